@@ -1,0 +1,33 @@
+//! The contract between whoever wants a function run and whoever runs it.
+//!
+//! An [`Evaluator`] takes a [`Call`] and gives an [`Answer`]. Three of them are here: [`Builtin`] for
+//! functions in this process, [`Exec`] for programs on this machine, [`Multi`] to try several in order.
+//! [`server`] puts one behind the [wire] protocol, [`Client`] reaches one over it, and [`process`] is the
+//! one place that starts a child process.
+
+mod builtin;
+#[cfg(feature = "client")]
+mod client;
+mod error;
+mod evaluator;
+#[cfg(feature = "exec")]
+pub mod exec;
+mod health;
+mod lifecycle;
+pub mod memory;
+mod multi;
+pub mod process;
+pub mod resource_list;
+pub mod server;
+mod service;
+pub mod wire;
+
+pub use builtin::Builtin;
+#[cfg(feature = "client")]
+pub use client::Client;
+pub use error::{Error, Exit};
+pub use evaluator::{Answer, Call, Evaluation, Evaluator};
+#[cfg(feature = "exec")]
+pub use exec::Exec;
+pub use lifecycle::{InFlight, Lifecycle, Phase};
+pub use multi::Multi;

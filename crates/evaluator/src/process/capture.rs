@@ -1,0 +1,144 @@
+//! What a child writes, within bounds.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+
+/// Output kept from its beginning and its end, with the middle left out where it is too long.
+#[derive(Clone, Debug, Default)]
+pub struct Captured {
+    head: BytesMut,
+    /// A ring: the oldest byte is at `start`.
+    tail: Vec<u8>,
+    start: usize,
+    half: usize,
+    total: u64,
+}
+
+// === impl Captured ===
+
+impl Captured {
+    /// Keeps at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { half: limit.div_ceil(2), ..Self::default() }
+    }
+
+    /// Takes what came next.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let room = self.half - self.head.len();
+        if room > 0 {
+            let (head, rest) = bytes.split_at(room.min(bytes.len()));
+            self.head.extend_from_slice(head);
+            bytes = rest;
+        }
+        let bytes = &bytes[bytes.len().saturating_sub(self.half)..];
+        let growth = bytes.len().min(self.half - self.tail.len());
+        self.tail.extend_from_slice(&bytes[..growth]);
+        for &byte in &bytes[growth..] {
+            self.tail[self.start] = byte;
+            self.start = (self.start + 1) % self.half;
+        }
+    }
+
+    /// How many bytes there were.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What was kept, with a note in the place of what was not.
+    pub fn bytes(&self) -> Bytes {
+        let kept = (self.head.len() + self.tail.len()) as u64;
+        let mut bytes = self.head.clone();
+        if kept < self.total {
+            bytes.extend_from_slice(format!("\n[... {} bytes left out ...]\n", self.total - kept).as_bytes());
+        }
+        let (newer, older) = self.tail.split_at(self.start);
+        bytes.extend_from_slice(older);
+        bytes.extend_from_slice(newer);
+        bytes.freeze()
+    }
+
+    /// The same as text, for messages.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+}
+
+/// Text of at most `limit` bytes, cut in the middle with a note of its full size. `cost` says how many
+/// bytes a byte of the text will take where it is going.
+pub(crate) fn cut_middle(text: &str, limit: usize, cost: impl Fn(u8) -> usize) -> Cow<'_, str> {
+    let total: usize = text.bytes().map(&cost).sum();
+    if total <= limit {
+        return Cow::Borrowed(text);
+    }
+    let note = format!(" [... cut, {} bytes in all ...] ", text.len());
+    let half = limit.saturating_sub(note.bytes().map(&cost).sum()) / 2;
+    let fitting = |bytes: &mut dyn Iterator<Item = u8>| {
+        let mut spent = 0;
+        bytes
+            .take_while(|&byte| {
+                spent += cost(byte);
+                spent <= half
+            })
+            .count()
+    };
+    let mut head = fitting(&mut text.bytes());
+    let mut tail = text.len() - fitting(&mut text.bytes().rev());
+    while !text.is_char_boundary(head) {
+        head -= 1;
+    }
+    while !text.is_char_boundary(tail) {
+        tail += 1;
+    }
+    Cow::Owned(format!("{}{note}{}", &text[..head], &text[tail..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn captured(limit: usize, pieces: &[&str]) -> Captured {
+        let mut captured = Captured::new(limit);
+        for piece in pieces {
+            captured.push(piece.as_bytes());
+        }
+        captured
+    }
+
+    #[test]
+    fn short_output_is_kept_whole() {
+        assert_eq!(captured(8, &["ab", "cd", "", "efgh"]).text(), "abcdefgh");
+        assert_eq!(captured(0, &[]).text(), "");
+    }
+
+    #[test]
+    fn long_output_loses_its_middle_however_it_arrives() {
+        let whole = "abcdefghijklmnopqrstuvwxyz";
+        let expected = "abcd\n[... 18 bytes left out ...]\nwxyz";
+        assert_eq!(captured(8, &[whole]).text(), expected);
+        for size in 1..whole.len() {
+            let pieces: Vec<_> =
+                whole.as_bytes().chunks(size).map(|chunk| std::str::from_utf8(chunk).unwrap()).collect();
+            let captured = captured(8, &pieces);
+            assert_eq!(captured.text(), expected, "in pieces of {size}");
+            assert_eq!(captured.total(), 26);
+        }
+    }
+
+    #[test]
+    fn a_limit_of_nothing_keeps_nothing() {
+        assert_eq!(captured(0, &["abc"]).text(), "\n[... 3 bytes left out ...]\n");
+    }
+
+    #[test]
+    fn text_is_cut_at_characters_and_says_how_long_it_was() {
+        let text = "ä".repeat(1000);
+        let cut = cut_middle(&text, 201, |_| 1);
+        assert!(cut.len() <= 201 && cut.contains("[... cut, 2000 bytes in all ...]"), "{cut}");
+        assert_eq!(cut_middle("short", 5, |_| 1), "short");
+
+        let encoded = cut_middle(&text, 600, |byte| if byte.is_ascii() { 1 } else { 3 });
+        assert!(encoded.bytes().map(|b| if b.is_ascii() { 1 } else { 3 }).sum::<usize>() <= 600);
+    }
+}

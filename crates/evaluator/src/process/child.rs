@@ -1,0 +1,268 @@
+//! One child: its start, the talk over its pipes, its end.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::net::unix::pipe;
+use tokio::time::timeout;
+
+use super::{Captured, Command, Environment, Error, Finished, Limits, orphans};
+
+/// How long a pipe may stay open after the leader's exit: until the rest of its group has written what
+/// it had to, or until what left the group is given up.
+const PIPE_GRACE: Duration = Duration::from_secs(1);
+
+/// How much is read at a time.
+const CHUNK: usize = 64 * 1024;
+
+/// A started child, talking with this process.
+#[derive(Debug)]
+pub(super) struct Child {
+    leader: Leader,
+    exit: AsyncFd<OwnedFd>,
+    stdin: Option<pipe::Sender>,
+    stdout: pipe::Receiver,
+    stderr: pipe::Receiver,
+}
+
+/// What goes in and what has come out so far.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    input: Bytes,
+    limits: Limits,
+    stdout: BytesMut,
+    stderr: Captured,
+}
+
+/// How a conversation fails.
+#[derive(Debug)]
+pub(super) enum Broken {
+    TooMuchOutput,
+    Pipes(io::Error),
+}
+
+/// The leader of a process group. Dropped before its burial it is killed with its group, and reaped.
+#[derive(Debug)]
+pub(super) struct Leader {
+    process: std::process::Child,
+    reaped: bool,
+}
+
+// === impl Leader ===
+
+impl Leader {
+    /// Starts the command. This is plain blocking code, so that it can run on any thread.
+    pub(super) fn start(command: &Command) -> Result<Self, Error> {
+        let mut builder = std::process::Command::new(&command.program);
+        builder
+            .args(&command.arguments)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Environment::Only(variables) = &command.environment {
+            builder.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
+        }
+        let process = orphans::while_starting(|| builder.spawn())
+            .map_err(|source| Error::NotStarted { program: command.program.clone(), source })?;
+        Ok(Self { process, reaped: false })
+    }
+
+    /// Hands the child over to the runtime of the calling task.
+    pub(super) fn attach(mut self) -> Result<Child, Error> {
+        let (exit, stdin, stdout, stderr) = self.wire().map_err(Error::Pipes)?;
+        Ok(Child { leader: self, exit, stdin: Some(stdin), stdout, stderr })
+    }
+
+    fn signal_group(&self, signal: Signal) {
+        // It fails if the group is empty, and then nobody is left to be told.
+        let _ = rustix::process::kill_process_group(Pid::from_child(&self.process), signal);
+    }
+
+    /// Kills what is left of the group and reaps the leader.
+    fn bury(&mut self) -> io::Result<ExitStatus> {
+        // Until the leader is reaped its number cannot be given to another group.
+        self.signal_group(Signal::KILL);
+        let status = self.process.wait();
+        self.reaped = true;
+        orphans::buried(&self.process);
+        status
+    }
+
+    fn wire(&mut self) -> io::Result<(AsyncFd<OwnedFd>, pipe::Sender, pipe::Receiver, pipe::Receiver)> {
+        let missing = || io::Error::other("a pipe is missing");
+        let pidfd = rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::NONBLOCK)?;
+        let stdin = OwnedFd::from(self.process.stdin.take().ok_or_else(missing)?);
+        let stdout = OwnedFd::from(self.process.stdout.take().ok_or_else(missing)?);
+        let stderr = OwnedFd::from(self.process.stderr.take().ok_or_else(missing)?);
+        for pipe in [&stdin, &stdout, &stderr] {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
+        Ok((
+            watch(pidfd)?,
+            pipe::Sender::from_owned_fd_unchecked(stdin)?,
+            pipe::Receiver::from_owned_fd_unchecked(stdout)?,
+            pipe::Receiver::from_owned_fd_unchecked(stderr)?,
+        ))
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        if !self.reaped {
+            let _ = self.bury();
+        }
+    }
+}
+
+// === impl Child ===
+
+impl Child {
+    pub(super) fn start(command: &Command) -> Result<Self, Error> {
+        Leader::start(command)?.attach()
+    }
+
+    /// Feeds the child and listens to it until it has exited and its output has ended.
+    ///
+    /// All pipes move at once, so it does not matter in which order the child reads and writes, or
+    /// whether it reads at all.
+    pub(super) async fn converse(&mut self, conversation: &mut Conversation) -> Result<(), Broken> {
+        let Self { leader, exit, stdin, stdout, stderr } = self;
+        let Conversation { input, limits, stdout: out, stderr: err } = conversation;
+        let pipes = async {
+            tokio::try_join!(
+                feed(stdin.take(), input),
+                listen(stdout, out, limits.stdout),
+                overhear(stderr, err)
+            )
+            .map(drop)
+        };
+        let mut pipes = std::pin::pin!(pipes);
+        tokio::select! {
+            biased;
+            ended = pipes.as_mut() => {
+                ended?;
+                exited(exit).await.map_err(Broken::Pipes)
+            }
+            exited = exited(exit) => {
+                exited.map_err(Broken::Pipes)?;
+                // What the leader wrote is in the pipes; whoever else holds them open gets a moment.
+                if let Ok(ended) = timeout(PIPE_GRACE, pipes.as_mut()).await {
+                    return ended;
+                }
+                leader.signal_group(Signal::KILL);
+                timeout(PIPE_GRACE / 4, pipes).await.unwrap_or(Ok(()))
+            }
+        }
+    }
+
+    /// Takes the exit status of the leader, which must have exited; what is left of its group dies.
+    pub(super) fn bury(mut self) -> io::Result<ExitStatus> {
+        self.leader.bury()
+    }
+
+    /// Kills the whole group at once.
+    pub(super) async fn kill(mut self) {
+        self.leader.signal_group(Signal::KILL);
+        let _ = exited(&self.exit).await;
+        let _ = self.leader.bury();
+    }
+
+    /// Asks the whole group to end, and kills it after a while.
+    pub(super) async fn terminate(self, grace: Duration) {
+        self.leader.signal_group(Signal::TERM);
+        let _ = timeout(grace, exited(&self.exit)).await;
+        self.kill().await;
+    }
+}
+
+#[allow(unsafe_code)]
+fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` names the same open descriptor from its making to its drop, and nothing takes
+    // it out of the `AsyncFd`.
+    Ok(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?)
+}
+
+/// Returns once the process has exited; it stays to be reaped.
+async fn exited(pidfd: &AsyncFd<OwnedFd>) -> io::Result<()> {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    loop {
+        let mut ready = pidfd.readable().await?;
+        match rustix::process::waitid(WaitId::PidFd(pidfd.get_ref().as_fd()), look)? {
+            Some(_) => return Ok(()),
+            None => ready.clear_ready(),
+        }
+    }
+}
+
+async fn feed(stdin: Option<pipe::Sender>, input: &[u8]) -> Result<(), Broken> {
+    let Some(mut stdin) = stdin else { return Ok(()) };
+    match stdin.write_all(input).await {
+        // A function need not read all of its input, or any.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Broken::Pipes(error)),
+        _ => Ok(()),
+    }
+}
+
+async fn listen(stdout: &mut pipe::Receiver, output: &mut BytesMut, limit: usize) -> Result<(), Broken> {
+    loop {
+        if output.capacity() == output.len() {
+            output.reserve(CHUNK.max(output.len()));
+        }
+        if stdout.read_buf(output).await.map_err(Broken::Pipes)? == 0 {
+            return Ok(());
+        }
+        if output.len() > limit {
+            return Err(Broken::TooMuchOutput);
+        }
+    }
+}
+
+async fn overhear(stderr: &mut pipe::Receiver, captured: &mut Captured) -> Result<(), Broken> {
+    let mut chunk = BytesMut::new();
+    loop {
+        // Most functions are silent, so nothing is set aside before there is something to read.
+        stderr.readable().await.map_err(Broken::Pipes)?;
+        chunk.clear();
+        chunk.reserve(CHUNK / 8);
+        if stderr.read_buf(&mut chunk).await.map_err(Broken::Pipes)? == 0 {
+            return Ok(());
+        }
+        captured.push(&chunk);
+    }
+}
+
+// === impl Conversation ===
+
+impl Conversation {
+    pub(super) fn new(input: Bytes, limits: Limits) -> Self {
+        // Most functions give back about what they got.
+        let expected = (input.len() + input.len() / 8 + 4096).min(limits.stdout.saturating_add(1));
+        let stdout = BytesMut::with_capacity(expected);
+        Self { input, limits, stdout, stderr: Captured::new(limits.stderr) }
+    }
+
+    pub(super) fn finish(self, status: ExitStatus) -> Finished {
+        Finished { status, stdout: self.stdout.freeze(), stderr: self.stderr }
+    }
+}
+
+// === impl Broken ===
+
+impl Broken {
+    pub(super) fn explain(self, conversation: Conversation) -> Error {
+        match self {
+            Self::TooMuchOutput => {
+                Error::TooMuchOutput { limit: conversation.limits.stdout, stderr: conversation.stderr }
+            }
+            Self::Pipes(error) => Error::Pipes(error),
+        }
+    }
+}

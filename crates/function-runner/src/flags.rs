@@ -1,0 +1,367 @@
+//! The command line: every flag of every release of Porch's function runner, and Loggia's own.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+use loggia_go::Duration;
+use loggia_go::flag::{Error, FlagSet, Parsed, Syntax, Target};
+
+/// The command line as it was written, defaults filled in.
+#[derive(Debug)]
+pub(crate) struct Flags {
+    pub(crate) port: i64,
+    pub(crate) disable_runtimes: String,
+    pub(crate) log_level: i64,
+    pub(crate) functions: String,
+    pub(crate) config: String,
+    pub(crate) max_request_body_size: i64,
+    pub(crate) max_concurrent_executions: i64,
+    pub(crate) exec_timeout: Duration,
+    pub(crate) exec_inherit_environment: bool,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) kubeconfig: String,
+    pub(crate) pods: PodFlags,
+    /// The names of the flags that were given.
+    pub(crate) given: BTreeSet<&'static str>,
+    /// Words that belong to no flag.
+    pub(crate) leftover: Vec<String>,
+}
+
+/// What shapes function pods and the access to registries.
+#[derive(Debug)]
+pub(crate) struct PodFlags {
+    pub(crate) pod_cache_config: String,
+    pub(crate) warm_up_pod_cache: bool,
+    pub(crate) pod_namespace: String,
+    pub(crate) pod_ttl: Duration,
+    pub(crate) scan_interval: Duration,
+    pub(crate) function_pod_template: String,
+    pub(crate) enable_private_registries: bool,
+    pub(crate) registry_auth_secret_path: String,
+    pub(crate) registry_auth_secret_name: String,
+    pub(crate) enable_private_registries_tls: bool,
+    pub(crate) tls_secret_path: String,
+    pub(crate) max_waitlist_length: i64,
+    pub(crate) max_parallel_pods_per_function: i64,
+    pub(crate) default_image_prefix: String,
+}
+
+/// Why the program does not start with this command line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The text that was asked for.
+    Help(String),
+    /// What is wrong.
+    Usage(String),
+}
+
+/// The flags of [`PodFlags`] and others that have no effect as long as there are no function pods.
+pub(crate) const WITHOUT_EFFECT: [&str; 15] = [
+    "default-image-prefix",
+    "enable-private-registries",
+    "enable-private-registries-tls",
+    "function-pod-template",
+    "kubeconfig",
+    "max-parallel-pods-per-function",
+    "max-waitlist-length",
+    "pod-cache-config",
+    "pod-namespace",
+    "pod-ttl",
+    "registry-auth-secret-name",
+    "registry-auth-secret-path",
+    "scan-interval",
+    "tls-secret-path",
+    "warm-up-pod-cache",
+];
+
+// === impl Refusal ===
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Help(text) | Self::Usage(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+// === impl Flags ===
+
+impl Default for Flags {
+    fn default() -> Self {
+        Self {
+            port: 9445,
+            disable_runtimes: String::new(),
+            log_level: 2,
+            functions: "./functions".to_owned(),
+            config: "./config.yaml".to_owned(),
+            max_request_body_size: 6 * 1024 * 1024,
+            max_concurrent_executions: 0,
+            exec_timeout: Duration::default(),
+            exec_inherit_environment: false,
+            drain_timeout: Duration::from_secs(25),
+            kubeconfig: String::new(),
+            pods: PodFlags::default(),
+            given: BTreeSet::new(),
+            leftover: Vec::new(),
+        }
+    }
+}
+
+impl Default for PodFlags {
+    fn default() -> Self {
+        Self {
+            pod_cache_config: "/pod-cache-config/pod-cache-config.yaml".to_owned(),
+            warm_up_pod_cache: true,
+            pod_namespace: "porch-fn-system".to_owned(),
+            pod_ttl: Duration::from_secs(30 * 60),
+            scan_interval: Duration::from_secs(60),
+            function_pod_template: String::new(),
+            enable_private_registries: false,
+            registry_auth_secret_path: "/var/tmp/config-secret/.dockerconfigjson".to_owned(),
+            registry_auth_secret_name: "auth-secret".to_owned(),
+            enable_private_registries_tls: false,
+            tls_secret_path: "/var/tmp/tls-secret/".to_owned(),
+            max_waitlist_length: 2,
+            max_parallel_pods_per_function: 1,
+            default_image_prefix: "ghcr.io/kptdev/krm-functions-catalog/".to_owned(),
+        }
+    }
+}
+
+impl Flags {
+    pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Refusal> {
+        let arguments: Vec<String> = arguments
+            .into_iter()
+            .map(|argument| {
+                argument.into_string().map_err(|argument| {
+                    Refusal::Usage(format!("the argument {} is not UTF-8", argument.display()))
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        let mut flags = Self::default();
+        let mut set = flags.set();
+        let parsed = match set.parse(arguments) {
+            Ok(parsed) => parsed,
+            Err(Error::Help) => return Err(Refusal::Help(set.usage())),
+            Err(Error::Usage(reason)) => return Err(Refusal::Usage(reason)),
+        };
+        let Parsed { given, words, after_dashes: _ } = parsed;
+        flags.given = given;
+        flags.leftover = words;
+        Ok(flags)
+    }
+
+    fn set(&mut self) -> FlagSet<'_> {
+        use Target::{Bool, Int, Text};
+        let Self {
+            port,
+            disable_runtimes,
+            log_level,
+            functions,
+            config,
+            max_request_body_size,
+            max_concurrent_executions,
+            exec_timeout,
+            exec_inherit_environment,
+            drain_timeout,
+            kubeconfig,
+            pods,
+            given: _,
+            leftover: _,
+        } = self;
+        let PodFlags {
+            pod_cache_config,
+            warm_up_pod_cache,
+            pod_namespace,
+            pod_ttl,
+            scan_interval,
+            function_pod_template,
+            enable_private_registries,
+            registry_auth_secret_path,
+            registry_auth_secret_name,
+            enable_private_registries_tls,
+            tls_secret_path,
+            max_waitlist_length,
+            max_parallel_pods_per_function,
+            default_image_prefix,
+        } = pods;
+        FlagSet::new("function-runner", Syntax::Go)
+            .flag("port", Int(port), "The server port.")
+            .flag(
+                "disable-runtimes",
+                Text(disable_runtimes),
+                "The runtimes to do without, separated by commas: builtin, exec, pod.",
+            )
+            .flag("log-level", Int(log_level), "How much to log, from 0 to 5.")
+            .flag("functions", Text(functions), "The folder with the programs of exec functions.")
+            .flag("config", Text(config), "The file that maps images to exec functions; empty for none.")
+            .flag(
+                "max-request-body-size",
+                Int(max_request_body_size),
+                "The largest message in bytes, in either direction; keep it equal to that of Porch's server.",
+            )
+            .flag(
+                "max-concurrent-executions",
+                Int(max_concurrent_executions),
+                "The most exec functions that run at once; 0 for 8 per core.",
+            )
+            .flag(
+                "exec-timeout",
+                Target::Duration(exec_timeout),
+                "The longest that an exec function may run; 0 for as long as its caller waits.",
+            )
+            .flag(
+                "exec-inherit-environment",
+                Bool(exec_inherit_environment),
+                "Let exec functions see the variables of the service.",
+            )
+            .flag(
+                "drain-timeout",
+                Target::Duration(drain_timeout),
+                "How long calls in flight may take to end when the service is asked to stop.",
+            )
+            .flag("kubeconfig", Text(kubeconfig), "The file that says how to reach the cluster.")
+            .flag(
+                "pod-cache-config",
+                Text(pod_cache_config),
+                "The file with the settings of function pods; empty for none.",
+            )
+            .flag(
+                "warm-up-pod-cache",
+                Bool(warm_up_pod_cache),
+                "Start the pods of the listed functions early.",
+            )
+            .flag("pod-namespace", Text(pod_namespace), "The namespace of function pods.")
+            .flag("pod-ttl", Target::Duration(pod_ttl), "How long a pod may idle before it is removed.")
+            .flag(
+                "scan-interval",
+                Target::Duration(scan_interval),
+                "How often to look for pods to remove; 0 or less for never.",
+            )
+            .flag(
+                "function-pod-template",
+                Text(function_pod_template),
+                "The ConfigMap with the templates of function pods; empty for the built-in ones.",
+            )
+            .flag(
+                "enable-private-registries",
+                Bool(enable_private_registries),
+                "Use the credentials at --registry-auth-secret-path.",
+            )
+            .flag(
+                "registry-auth-secret-path",
+                Text(registry_auth_secret_path),
+                "The file with registry credentials, in the form of Docker's configuration.",
+            )
+            .flag(
+                "registry-auth-secret-name",
+                Text(registry_auth_secret_name),
+                "The pull secret in the namespace of function pods.",
+            )
+            .flag(
+                "enable-private-registries-tls",
+                Bool(enable_private_registries_tls),
+                "Trust the certificates at --tls-secret-path.",
+            )
+            .flag("tls-secret-path", Text(tls_secret_path), "The folder with ca.crt or ca.pem.")
+            .flag(
+                "max-waitlist-length",
+                Int(max_waitlist_length),
+                "How many calls a pod may have before another one is started.",
+            )
+            .flag(
+                "max-parallel-pods-per-function",
+                Int(max_parallel_pods_per_function),
+                "The most pods of one function.",
+            )
+            .flag(
+                "default-image-prefix",
+                Text(default_image_prefix),
+                "What stands before the names of images that have no slash.",
+            )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &[&str]) -> Result<Flags, Refusal> {
+        Flags::parse(line.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_porch() {
+        let Flags {
+            port,
+            disable_runtimes,
+            log_level,
+            functions,
+            config,
+            max_request_body_size,
+            kubeconfig,
+            pods,
+            ..
+        } = parse(&[]).unwrap();
+        assert_eq!((port, log_level, max_request_body_size), (9445, 2, 6_291_456));
+        assert_eq!((functions.as_str(), config.as_str()), ("./functions", "./config.yaml"));
+        assert_eq!((disable_runtimes.as_str(), kubeconfig.as_str()), ("", ""));
+        assert_eq!(pods.pod_cache_config, "/pod-cache-config/pod-cache-config.yaml");
+        assert!(pods.warm_up_pod_cache);
+        assert_eq!(pods.pod_namespace, "porch-fn-system");
+        assert_eq!(
+            (pods.pod_ttl.to_string().as_str(), pods.scan_interval.to_string().as_str()),
+            ("30m0s", "1m0s")
+        );
+        assert_eq!(pods.function_pod_template, "");
+        assert!(!pods.enable_private_registries && !pods.enable_private_registries_tls);
+        assert_eq!(pods.registry_auth_secret_path, "/var/tmp/config-secret/.dockerconfigjson");
+        assert_eq!(pods.registry_auth_secret_name, "auth-secret");
+        assert_eq!(pods.tls_secret_path, "/var/tmp/tls-secret/");
+        assert_eq!((pods.max_waitlist_length, pods.max_parallel_pods_per_function), (2, 1));
+        assert_eq!(pods.default_image_prefix, "ghcr.io/kptdev/krm-functions-catalog/");
+    }
+
+    #[test]
+    fn every_flag_is_taken_in_every_form() {
+        let usage = match parse(&["-help"]) {
+            Err(Refusal::Help(usage)) => usage,
+            other => panic!("{other:?}"),
+        };
+        let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
+        assert_eq!(listed.len(), 25);
+        for line in listed {
+            let (name, value) = match line.split_once(' ') {
+                None => (line, "false"),
+                Some((name, "int")) => (name, "7"),
+                Some((name, "string")) => (name, "text"),
+                Some((name, "duration")) => (name, "1h15m"),
+                other => panic!("{other:?}"),
+            };
+            for form in [vec![format!("-{name}={value}")], vec![format!("--{name}={value}")]] {
+                let form: Vec<_> = form.iter().map(String::as_str).collect();
+                assert_eq!(parse(&form).unwrap().given, BTreeSet::from([name]), "{form:?}");
+            }
+            if value != "false" {
+                assert!(parse(&[&format!("-{name}"), value]).unwrap().leftover.is_empty());
+                assert!(parse(&[&format!("--{name}"), value]).unwrap().leftover.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn flags_without_effect_exist() {
+        for name in WITHOUT_EFFECT {
+            let reason = parse(&[&format!("--{name}="), "--nope"]).unwrap_err();
+            assert!(!format!("{reason:?}").contains(&format!("not defined: -{name}")), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn words_after_a_boolean_are_left_over() {
+        let flags = parse(&["--warm-up-pod-cache", "true", "--port", "1"]).unwrap();
+        assert_eq!((flags.port, flags.leftover), (9445, vec!["true".into(), "--port".into(), "1".into()]));
+    }
+}

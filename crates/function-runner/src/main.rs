@@ -1,0 +1,56 @@
+//! function-runner: a gRPC service that runs KRM functions.
+
+use std::process::ExitCode;
+
+use tracing::info;
+
+mod checked;
+mod config;
+mod flags;
+mod run;
+mod signals;
+
+use config::{Config, Surroundings};
+use flags::{Flags, Refusal};
+
+fn main() -> ExitCode {
+    loggia_evaluator::memory::give_back_promptly();
+    match configure().and_then(start) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => match error.downcast_ref::<Refusal>() {
+            Some(Refusal::Help(text)) => {
+                say(text);
+                ExitCode::SUCCESS
+            }
+            Some(Refusal::Usage(reason)) => {
+                say(&format!("function-runner: {reason}; function-runner --help lists the flags\n"));
+                ExitCode::from(2)
+            }
+            None => {
+                say(&format!("unexpected error: {error:#}\n"));
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn configure() -> anyhow::Result<Config> {
+    let flags = Flags::parse(std::env::args_os().skip(1))?;
+    loggia_go::klog::init(flags.log_level);
+    info!(version = env!("CARGO_PKG_VERSION"), "Loggia function-runner");
+    Config::resolve(flags, &Surroundings::here())
+}
+
+fn start(config: Config) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(async { run::run(config, signals::Signals::new()?).await });
+    // What still runs on other threads must not hold up the exit.
+    runtime.shutdown_background();
+    ended
+}
+
+/// The one place that writes to the terminal other than by the log.
+#[allow(clippy::print_stderr)]
+fn say(text: &str) {
+    eprint!("{text}");
+}

@@ -1,0 +1,102 @@
+//! The service from bind to exit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use loggia_evaluator::process::{self, Confinement, Environment, Limits, Processes};
+use loggia_evaluator::server::{self, Routes};
+use loggia_evaluator::{Builtin, Evaluator, Exec, Lifecycle, Multi, exec};
+use tracing::{error, info, warn};
+
+use crate::checked::Checked;
+use crate::config::{Config, ExecConfig};
+use crate::signals::Signals;
+
+/// How long children may take to end when all else has.
+const BURIAL_TIME: Duration = Duration::from_secs(2);
+
+/// The most of a function's standard error that is kept.
+const STDERR_LIMIT: usize = 1 << 20;
+
+/// Serves until a signal says stop; a second signal ends the process at once.
+pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<()> {
+    let Config { port, builtin, exec, message_limit, drain_timeout } = config;
+    if let Err(error) = process::adopt_orphans() {
+        warn!(%error, "Orphans of functions may stay as zombies");
+    }
+    let mut evaluators: Vec<Arc<dyn Evaluator>> = Vec::new();
+    let mut processes = None;
+    if builtin {
+        evaluators.push(Arc::new(Builtin::new()));
+    }
+    if let Some(exec) = exec {
+        let (exec, children) = exec_evaluator(exec, message_limit)?;
+        tokio::spawn(exec.clone().follow_changes());
+        evaluators.push(Arc::new(exec));
+        processes = Some(children);
+    }
+    match evaluators.as_slice() {
+        [] => warn!("no runtime is enabled in function-runner"),
+        some => {
+            let names: Vec<_> = some.iter().map(|evaluator| evaluator.name()).collect();
+            info!("Functions are looked up in this order: {}", names.join(", "));
+        }
+    }
+
+    let listener = server::listen(port).with_context(|| format!("failed to listen: listen tcp :{port}"))?;
+    let port = listener.local_addr()?.port();
+    let lifecycle = Lifecycle::default();
+    let evaluator = Arc::new(Checked(Multi::new(evaluators)));
+    let routes = Routes::new(evaluator, &lifecycle, message_limit).with_reflection();
+    let serving = tokio::spawn(server::serve(listener, routes));
+    lifecycle.serve();
+    info!("Listening on :{port}");
+
+    signals.next().await;
+    info!(?drain_timeout, "Draining: no new calls are taken");
+    let stop = async {
+        match lifecycle.drain(drain_timeout).await {
+            0 => info!("Every call was answered"),
+            left => warn!("Gave up {left} calls that did not end in time"),
+        }
+        if serving.await.is_err() {
+            error!("The server ended badly");
+        }
+        if let Some(processes) = processes {
+            let _ = tokio::time::timeout(BURIAL_TIME, processes.stop()).await;
+        }
+    };
+    tokio::select! {
+        () = stop => {
+            info!("Stopped");
+            Ok(())
+        }
+        () = signals.next() => {
+            warn!("Stopping at once");
+            std::process::exit(1)
+        }
+    }
+}
+
+fn exec_evaluator(config: ExecConfig, message_limit: usize) -> anyhow::Result<(Exec, Processes)> {
+    let ExecConfig { config, functions, concurrent, timeout, inherit_environment, hidden } = config;
+    let limits = Limits { concurrent, stdout: message_limit, stderr: STDERR_LIMIT.min(message_limit) };
+    let mut processes = Processes::new(limits);
+    if let Some(hidden) = hidden {
+        processes = match Confinement::hiding(&hidden) {
+            Ok(confinement) => processes.confined(confinement),
+            Err(error) => {
+                warn!("Exec functions can read {}: {error}", hidden.display());
+                processes
+            }
+        };
+    }
+    let environment = match inherit_environment {
+        true => Environment::Inherited,
+        false => exec::Settings::minimal_environment(),
+    };
+    let settings = exec::Settings { config, functions, environment, timeout };
+    let exec = Exec::new(settings, processes.clone()).context("failed to initialize executable evaluator")?;
+    Ok((exec, processes))
+}

@@ -1,0 +1,5 @@
+//! Images: what their names mean.
+
+mod reference;
+
+pub use reference::{ParseError, Reference};

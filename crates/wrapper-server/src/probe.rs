@@ -1,0 +1,192 @@
+//! `grpc-health-probe -addr HOST:PORT`: asks a server how it is.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use loggia_go::flag::{Error, FlagSet, Syntax, Target};
+use loggia_go::quote;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tonic::body::Body;
+use tonic::{Code, Request};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::{as_text, say};
+
+const BAD_ARGUMENTS: u8 = 1;
+const NO_CONNECTION: u8 = 2;
+const CALL_FAILED: u8 = 3;
+const NOT_SERVING: u8 = 4;
+
+#[derive(Debug)]
+struct Question {
+    address: String,
+    service: String,
+    connect_timeout: Wait,
+    rpc_timeout: Wait,
+}
+
+/// A time limit, and how it was written.
+#[derive(Debug)]
+struct Wait {
+    span: Duration,
+    written: loggia_go::Duration,
+}
+
+pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
+    let question = match as_text(arguments).map_err(Error::Usage).and_then(read) {
+        Ok(question) => question,
+        Err(Error::Help) => return ExitCode::SUCCESS,
+        Err(Error::Usage(reason)) => {
+            say(&format!("error: {reason}"));
+            return ExitCode::from(BAD_ARGUMENTS);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let answer = match runtime {
+        Ok(runtime) => runtime.block_on(ask(&question)),
+        Err(error) => Err((NO_CONNECTION, format!("error: {error}"))),
+    };
+    match answer {
+        Ok(()) => {
+            say("status: SERVING");
+            ExitCode::SUCCESS
+        }
+        Err((code, reason)) => {
+            say(&reason);
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn read(arguments: Vec<String>) -> Result<Question, Error> {
+    let (mut address, mut service) = (String::new(), String::new());
+    let second = loggia_go::Duration::from_secs(1);
+    let (mut connect_timeout, mut rpc_timeout) = (second, second);
+    let mut flags = FlagSet::new("grpc-health-probe", Syntax::Go)
+        .flag("addr", Target::Text(&mut address), "The address of the server, HOST:PORT.")
+        .flag("service", Target::Text(&mut service), "The service to ask about; empty for all.")
+        .flag("connect-timeout", Target::Duration(&mut connect_timeout), "How long to wait for a connection.")
+        .flag("rpc-timeout", Target::Duration(&mut rpc_timeout), "How long to wait for the answer.");
+    flags.parse(arguments).inspect_err(|error| {
+        if *error == Error::Help {
+            say(flags.usage().trim_end());
+        }
+    })?;
+    if address.is_empty() {
+        return Err(Error::Usage("-addr not specified".to_owned()));
+    }
+    let positive = |written: loggia_go::Duration, flag| match written.positive() {
+        Some(span) => Ok(Wait { span, written }),
+        None => Err(Error::Usage(format!("{flag} must be greater than zero"))),
+    };
+    Ok(Question {
+        address,
+        service,
+        connect_timeout: positive(connect_timeout, "-connect-timeout")?,
+        rpc_timeout: positive(rpc_timeout, "-rpc-timeout")?,
+    })
+}
+
+async fn ask(question: &Question) -> Result<(), (u8, String)> {
+    let Question { address, service, connect_timeout, rpc_timeout } = question;
+    let addresses = resolve(address).map_err(|reason| (BAD_ARGUMENTS, format!("error: {reason}")))?;
+    let origin: Uri = format!("http://{address}")
+        .parse()
+        .map_err(|_| (BAD_ARGUMENTS, format!("error: {address} is no address")))?;
+    let unreachable = |cause: &dyn std::fmt::Display| {
+        (NO_CONNECTION, format!("error: failed to connect service at {}: {cause}", quote(address)))
+    };
+    let connection = match timeout(connect_timeout.span, connect(&addresses)).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return Err(unreachable(&error)),
+        Err(_) => {
+            let (address, within) = (quote(address), connect_timeout.written);
+            let text = format!("timeout: failed to connect service {address} within {within}");
+            return Err((NO_CONNECTION, text));
+        }
+    };
+    let mut client = HealthClient::with_origin(connection, origin);
+    let request = Request::new(HealthCheckRequest { service: service.clone() });
+    let response = match timeout(rpc_timeout.span, client.check(request)).await {
+        Ok(Ok(response)) => response.into_inner(),
+        Ok(Err(status)) if status.code() == Code::Unimplemented => {
+            let text = format!(
+                "error: this server does not implement the grpc health protocol: {}",
+                status.message()
+            );
+            return Err((CALL_FAILED, text));
+        }
+        Ok(Err(status)) => return Err((CALL_FAILED, format!("error: health rpc failed: {status}"))),
+        Err(_) => {
+            let text = format!("timeout: health rpc did not complete within {}", rpc_timeout.written);
+            return Err((CALL_FAILED, text));
+        }
+    };
+    match response.status() {
+        ServingStatus::Serving => Ok(()),
+        other => {
+            Err((NOT_SERVING, format!("service unhealthy (responded with {})", quote(other.as_str_name()))))
+        }
+    }
+}
+
+/// Looks nothing up: a static program would have to load the image's own resolver for that.
+fn resolve(address: &str) -> Result<Vec<SocketAddr>, String> {
+    let (host, port) = address.rsplit_once(':').ok_or_else(|| format!("-addr {address}: write HOST:PORT"))?;
+    let port: u16 = port.parse().map_err(|_| format!("-addr {address}: {port} is no port"))?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let hosts: Vec<IpAddr> =
+        match host {
+            "" | "localhost" => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            literal => vec![literal.parse().map_err(|_| {
+                format!("-addr {address}: write an IP address, or localhost, before the port")
+            })?],
+        };
+    Ok(hosts.into_iter().map(|host| SocketAddr::new(host, port)).collect())
+}
+
+async fn connect(addresses: &[SocketAddr]) -> Result<Connection, Box<dyn std::error::Error>> {
+    let mut last: Box<dyn std::error::Error> = "there is no address".into();
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                let (requests, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+                tokio::spawn(connection);
+                return Ok(Connection(requests));
+            }
+            Err(error) => last = error.into(),
+        }
+    }
+    Err(last)
+}
+
+/// One connection as the service that a gRPC client is made from.
+#[derive(Debug)]
+struct Connection(SendRequest<Body>);
+
+// === impl Connection ===
+
+impl tower_service::Service<http::Request<Body>> for Connection {
+    type Response = http::Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, hyper::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        Box::pin(self.0.send_request(request))
+    }
+}

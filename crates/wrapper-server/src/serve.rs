@@ -1,0 +1,146 @@
+//! Serving the function.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loggia_evaluator::Lifecycle;
+use loggia_evaluator::process::{self, Command, Environment, Limits, Processes};
+use loggia_evaluator::server::{self, Routes};
+use loggia_go::flag::{Error, FlagSet, Parsed, Syntax, Target};
+use loggia_go::klog;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+
+use crate::entrypoint::Entrypoint;
+use crate::{as_text, say};
+
+/// The most of a function's standard error that is kept.
+const STDERR_LIMIT: usize = 1 << 20;
+
+/// How long children may take to end when all else has.
+const BURIAL_TIME: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+struct Config {
+    port: u16,
+    verbosity: i64,
+    message_limit: usize,
+    concurrent: usize,
+    drain_timeout: Duration,
+    command: Vec<String>,
+}
+
+pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
+    let config = match as_text(arguments).map_err(Error::Usage).and_then(configure) {
+        Ok(config) => config,
+        Err(Error::Help) => return ExitCode::SUCCESS,
+        Err(Error::Usage(reason)) => {
+            say(&format!("unexpected error: {reason}"));
+            return ExitCode::from(2);
+        }
+    };
+    klog::init(config.verbosity);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(run(config))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("unexpected error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn configure(arguments: Vec<String>) -> Result<Config, Error> {
+    let (mut port, mut message_limit, mut verbosity, mut concurrent) = (9446, 6 * 1024 * 1024, 2, 0);
+    let mut drain_timeout = loggia_go::Duration::from_secs(25);
+    let mut flags = FlagSet::new("wrapper-server", Syntax::Gnu)
+        .flag("port", Target::Int(&mut port), "The server port.")
+        .flag(
+            "max-request-body-size",
+            Target::Int(&mut message_limit),
+            "The largest message in bytes, in either direction.",
+        )
+        .flag("verbosity", Target::Int(&mut verbosity), "How much to log, from 0 to 5.")
+        .flag(
+            "max-concurrent-executions",
+            Target::Int(&mut concurrent),
+            "The most calls that run the function at once; 0 for 8 per core.",
+        )
+        .flag(
+            "drain-timeout",
+            Target::Duration(&mut drain_timeout),
+            "How long calls in flight may take to end when the server is asked to stop.",
+        );
+    let Parsed { after_dashes, given: _, words: _ } = flags.parse(arguments).inspect_err(|error| {
+        if *error == Error::Help {
+            say(&format!(
+                "wrapper-server [flags] -- FUNCTION [ARGUMENT ...]\n\n{}",
+                flags.usage().trim_end()
+            ));
+        }
+    })?;
+    let usage = |text: String| Error::Usage(text);
+    let command = after_dashes.filter(|command| !command.is_empty()).ok_or_else(|| {
+        usage("there is no function to run; its command line stands behind `--`".to_owned())
+    })?;
+    let cores = std::thread::available_parallelism().map_or(1, Into::into);
+    Ok(Config {
+        port: u16::try_from(port).map_err(|_| usage(format!("--port: {port} is no port")))?,
+        verbosity,
+        message_limit: usize::try_from(message_limit)
+            .ok()
+            .filter(|&limit| limit > 0)
+            .ok_or_else(|| usage(format!("--max-request-body-size: {message_limit} is no size")))?,
+        concurrent: usize::try_from(concurrent).ok().filter(|&limit| limit > 0).unwrap_or(8 * cores),
+        drain_timeout: drain_timeout.positive().unwrap_or_default(),
+        command,
+    })
+}
+
+async fn run(config: Config) -> io::Result<()> {
+    let Config { port, verbosity: _, message_limit, concurrent, drain_timeout, command } = config;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let listener = server::listen(port).map_err(|error| {
+        io::Error::new(error.kind(), format!("failed to listen: listen tcp :{port}: {error}"))
+    })?;
+    if let Err(error) = process::adopt_orphans() {
+        warn!(%error, "Orphans of the function may stay as zombies");
+    }
+    let limits = Limits { concurrent, stdout: message_limit, stderr: STDERR_LIMIT.min(message_limit) };
+    let processes = Processes::new(limits);
+    let mut words = command.into_iter();
+    let command = Command {
+        program: words.next().unwrap_or_default().into(),
+        arguments: words.map(Into::into).collect(),
+        environment: Environment::Inherited,
+    };
+    let lifecycle = Lifecycle::default();
+    let evaluator = Arc::new(Entrypoint { command, processes: processes.clone() });
+    let port = listener.local_addr()?.port();
+    let serving = tokio::spawn(server::serve(listener, Routes::new(evaluator, &lifecycle, message_limit)));
+    lifecycle.serve();
+    info!("Listening on :{port}");
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    info!("Shutting down server...");
+    let stop = async {
+        let left = lifecycle.drain(drain_timeout).await;
+        if left > 0 {
+            warn!("Gave up {left} calls that did not end in time");
+        }
+        let _ = serving.await;
+        let _ = tokio::time::timeout(BURIAL_TIME, processes.stop()).await;
+    };
+    tokio::select! {
+        () = stop => Ok(()),
+        _ = terminate.recv() => std::process::exit(1),
+        _ = interrupt.recv() => std::process::exit(1),
+    }
+}
