@@ -40,6 +40,7 @@ impl Client {
             .tcp_keepalive(Some(Duration::from_secs(30)))
             .http2_keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(10))
+            .max_frame_size(256 << 10)
             .initial_stream_window_size(2 << 20)
             .initial_connection_window_size(16 << 20)
             // The status of a function that failed with much to say travels in headers.

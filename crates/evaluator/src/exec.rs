@@ -276,6 +276,10 @@ impl Program {
 
     /// Whether symbolic links take the path out of the folder.
     fn leads_out_of(&self, folder: &Path) -> bool {
+        let direct = !self.name.contains('/');
+        if direct && fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file()) {
+            return false;
+        }
         match (fs::canonicalize(&self.path), fs::canonicalize(folder)) {
             (Ok(path), Ok(folder)) => !path.starts_with(folder),
             // What is not there is told better by the attempt to start it.
@@ -295,7 +299,7 @@ impl Program {
         }
         match fs::metadata(&self.path) {
             Err(error) => {
-                warn!("function {name}: {path}: {}; calls to it will fail", process::errno_text(&error))
+                warn!("function {name}: {path}: {}; calls to it will fail", process::errno_text(&error));
             }
             Ok(found) if !found.is_file() || found.permissions().mode() & 0o111 == 0 => {
                 warn!("function {name}: {path} is not an executable file; calls to it will fail");

@@ -79,7 +79,7 @@ impl InFlight {
     /// Returns when the service gives up the calls that are left.
     pub async fn given_up(&mut self) {
         if self.phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

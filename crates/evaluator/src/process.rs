@@ -239,7 +239,7 @@ impl Watcher {
 async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         // The handle is gone, and with it whoever could say stop.
-        pending().await
+        pending::<()>().await;
     }
 }
 

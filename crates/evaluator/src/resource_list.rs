@@ -166,10 +166,13 @@ impl Decoder {
     fn text(&mut self, node: Option<&Node>) -> String {
         match node {
             Some(node) if node.is_null() => String::new(),
-            Some(node) => node.scalar().map(ToOwned::to_owned).unwrap_or_else(|| {
-                self.complain(node, "string");
-                String::new()
-            }),
+            Some(node) => node.scalar().map_or_else(
+                || {
+                    self.complain(node, "string");
+                    String::new()
+                },
+                ToOwned::to_owned,
+            ),
             None => String::new(),
         }
     }

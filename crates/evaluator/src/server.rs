@@ -98,7 +98,7 @@ pub async fn serve(listener: TcpListener, routes: Routes) {
 
 async fn reached(phase: &mut watch::Receiver<Phase>, target: Phase) {
     if phase.wait_for(|phase| *phase >= target).await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

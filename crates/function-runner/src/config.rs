@@ -75,14 +75,14 @@ impl Surroundings {
 // === impl Config ===
 
 impl Config {
-    pub(crate) fn resolve(flags: Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
+    pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         if !flags.leftover.is_empty() {
             warn!("Ignoring {} and all that follows: flags end at the first word", flags.leftover[0]);
         }
         let disabled = disabled_runtimes(&flags.disable_runtimes)?;
         let enabled = |runtime| !disabled.contains(&runtime);
         if enabled(Runtime::Pod) {
-            check_pod_runtime(&flags, surroundings)?;
+            check_pod_runtime(flags, surroundings)?;
         }
         let idle: Vec<_> = WITHOUT_EFFECT.into_iter().filter(|name| flags.given.contains(name)).collect();
         if !idle.is_empty() {
@@ -95,7 +95,7 @@ impl Config {
         let message_limit =
             within("max-request-body-size", flags.max_request_body_size, 1..=i64::from(u32::MAX))?;
         within::<usize>("max-concurrent-executions", flags.max_concurrent_executions, 0..=1_000_000)?;
-        let exec = enabled(Runtime::Exec).then(|| ExecConfig::resolve(&flags, surroundings));
+        let exec = enabled(Runtime::Exec).then(|| ExecConfig::resolve(flags, surroundings));
         Ok(Self {
             port,
             builtin: enabled(Runtime::Builtin),
@@ -123,7 +123,7 @@ fn check_pod_runtime(flags: &Flags, surroundings: &Surroundings) -> anyhow::Resu
         ),
         (None, false) => info!("No cluster is configured: functions run without pods"),
         (Some(image), _) => {
-            warn!("Function pods are still to come: WRAPPER_SERVER_IMAGE={image} has no effect yet")
+            warn!("Function pods are still to come: WRAPPER_SERVER_IMAGE={image} has no effect yet");
         }
     }
     Ok(())
@@ -174,7 +174,7 @@ mod tests {
 
     fn resolve(line: &[&str], surroundings: &Surroundings) -> Result<Config, String> {
         let flags = Flags::parse(line.iter().map(Into::into)).unwrap();
-        Config::resolve(flags, surroundings).map_err(|error| format!("{error:#}"))
+        Config::resolve(&flags, surroundings).map_err(|error| format!("{error:#}"))
     }
 
     fn in_cluster() -> Surroundings {

@@ -38,7 +38,7 @@ fn configure() -> anyhow::Result<Config> {
     let flags = Flags::parse(std::env::args_os().skip(1))?;
     loggia_go::klog::init(flags.log_level);
     info!(version = env!("CARGO_PKG_VERSION"), "Loggia function-runner");
-    Config::resolve(flags, &Surroundings::here())
+    Config::resolve(&flags, &Surroundings::here())
 }
 
 fn start(config: Config) -> anyhow::Result<()> {

@@ -1,5 +1,7 @@
 //! The program as people and manifests start it: flags, environment, exit codes.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+
 use std::fs;
 use std::net::TcpListener;
 use std::process::Command;

@@ -1,5 +1,7 @@
 //! Stopping: what is in flight is answered, what comes later is refused, and the exit code is 0.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+
 use std::time::{Duration, Instant};
 
 use tonic::Code;

@@ -1,5 +1,7 @@
 //! Calls over the wire to a real service with real functions: answers and errors.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::time::{Duration, Instant};
 use std::{env, fs};

@@ -3,6 +3,8 @@
 //! `make test` takes seconds for it; `make soak` asks for more by `LOGGIA_SOAK_CALLS` and
 //! `LOGGIA_SOAK_RUNS`.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

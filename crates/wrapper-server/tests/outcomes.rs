@@ -3,6 +3,8 @@
 //! With `LOGGIA_ORIGINAL_WRAPPER` set to Porch's own wrapper server the same table is held against that
 //! program too.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+
 use std::process::Command;
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use crate::error::Error;
 /// text before the block are reported and those in the block are not.
 const READ_BLOCK: usize = 512;
 
-/// The longest text that positions can address.
-const MAX_LENGTH: usize = u32::MAX as usize - 1;
+/// The longest text whose columns fit a signed number.
+const MAX_LENGTH: usize = i32::MAX as usize - 1;
 
 /// Decoded text, as far as it is allowed.
 pub(crate) struct Input {

@@ -28,7 +28,8 @@ type Parse<T = ()> = Result<T, Error>;
 /// How to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParseOptions {
-    /// Refuse what go-yaml refuses although it is harmless: the JSON escape `\/`, and `%YAML 1.2`.
+    /// Refuse what go-yaml refuses although it is harmless, the JSON escape `\/` and `%YAML 1.2`, and
+    /// lose the comments that it loses: behind `[` and `{`, and where two meet in one place.
     pub exact: bool,
     /// Fail on keys that a mapping has twice, as strict decoding does.
     pub unique_keys: bool,
@@ -107,8 +108,7 @@ struct Parser<'s> {
     /// The handles that tags of this document may use, and what they stand for.
     tag_prefixes: Vec<(Text, String)>,
     first_document: bool,
-    /// Accept `%YAML 1.2` and its like.
-    any_version: bool,
+    exact: bool,
     /// An error that counts only if nothing else in the syntax of this item is wrong.
     ignored: Option<Error>,
 }
@@ -137,7 +137,7 @@ impl<'s> Parser<'s> {
             anchor_count: 0,
             tag_prefixes: Vec::new(),
             first_document: true,
-            any_version: !options.exact,
+            exact: options.exact,
             ignored: None,
         }
     }
@@ -227,11 +227,15 @@ impl<'s> Parser<'s> {
         }
         self.tag_prefixes.clear();
         let comments = self.pending.take();
-        Ok(if comments.foot.is_empty() { comments.head } else { comments.foot })
+        Ok(match (self.exact, comments.foot.is_empty()) {
+            (_, true) => comments.head,
+            (true, false) => comments.foot,
+            (false, false) => comments.head.joined_with(comments.foot),
+        })
     }
 
     fn read_directives(&mut self) -> Parse {
-        let any_version = self.any_version;
+        let any_version = !self.exact;
         let mut versioned = false;
         loop {
             let (kind, start) = self.peek()?;

@@ -63,6 +63,15 @@ impl Text {
         }
     }
 
+    /// Both texts, the other one on a new line.
+    pub(crate) fn joined_with(self, other: Text) -> Self {
+        match (self.is_empty(), other.is_empty()) {
+            (true, _) => other,
+            (_, true) => self,
+            _ => Self::from(format!("{self}\n{other}")),
+        }
+    }
+
     /// Moves the text out, leaving an empty one.
     pub(crate) fn take(&mut self) -> Self {
         std::mem::take(self)

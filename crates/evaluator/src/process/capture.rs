@@ -7,6 +7,12 @@ use bytes::{Bytes, BytesMut};
 /// Output kept from its beginning and its end, with the middle left out where it is too long.
 #[derive(Clone, Debug, Default)]
 pub struct Captured {
+    // Boxed because errors carry one.
+    kept: Box<Kept>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Kept {
     head: BytesMut,
     /// A ring: the oldest byte is at `start`.
     tail: Vec<u8>,
@@ -20,11 +26,34 @@ pub struct Captured {
 impl Captured {
     /// Keeps at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { half: limit.div_ceil(2), ..Self::default() }
+        Self { kept: Box::new(Kept { half: limit.div_ceil(2), ..Kept::default() }) }
     }
 
     /// Takes what came next.
-    pub fn push(&mut self, mut bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.kept.push(bytes);
+    }
+
+    /// How many bytes there were.
+    pub fn total(&self) -> u64 {
+        self.kept.total
+    }
+
+    /// What was kept, with a note in the place of what was not.
+    pub fn bytes(&self) -> Bytes {
+        self.kept.bytes()
+    }
+
+    /// The same as text, for messages.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    fn push(&mut self, mut bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let room = self.half - self.head.len();
         if room > 0 {
@@ -41,13 +70,7 @@ impl Captured {
         }
     }
 
-    /// How many bytes there were.
-    pub fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// What was kept, with a note in the place of what was not.
-    pub fn bytes(&self) -> Bytes {
+    fn bytes(&self) -> Bytes {
         let kept = (self.head.len() + self.tail.len()) as u64;
         let mut bytes = self.head.clone();
         if kept < self.total {
@@ -57,11 +80,6 @@ impl Captured {
         bytes.extend_from_slice(older);
         bytes.extend_from_slice(newer);
         bytes.freeze()
-    }
-
-    /// The same as text, for messages.
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 }
 

@@ -1,12 +1,15 @@
 //! One child: its start, the talk over its pipes, its end.
 
+use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
@@ -19,6 +22,12 @@ use super::{Captured, Command, Environment, Error, Finished, Limits, orphans};
 /// it had to, or until what left the group is given up.
 const PIPE_GRACE: Duration = Duration::from_secs(1);
 
+/// How long most functions take at the most.
+const MOMENTS: Duration = Duration::from_millis(20);
+
+/// How often to look for an exit that must come any moment before waiting for it in earnest.
+const SHORT_LOOKS: usize = 4;
+
 /// How much is read at a time.
 const CHUNK: usize = 64 * 1024;
 
@@ -26,10 +35,9 @@ const CHUNK: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Child {
     leader: Leader,
-    exit: AsyncFd<OwnedFd>,
-    stdin: Option<pipe::Sender>,
+    stdin: Option<OwnedFd>,
     stdout: pipe::Receiver,
-    stderr: pipe::Receiver,
+    stderr: OwnedFd,
 }
 
 /// What goes in and what has come out so far.
@@ -77,13 +85,60 @@ impl Leader {
 
     /// Hands the child over to the runtime of the calling task.
     pub(super) fn attach(mut self) -> Result<Child, Error> {
-        let (exit, stdin, stdout, stderr) = self.wire().map_err(Error::Pipes)?;
-        Ok(Child { leader: self, exit, stdin: Some(stdin), stdout, stderr })
+        let (stdin, stdout, stderr) = self.wire().map_err(Error::Pipes)?;
+        Ok(Child { leader: self, stdin: Some(stdin), stdout, stderr })
     }
 
     fn signal_group(&self, signal: Signal) {
         // It fails if the group is empty, and then nobody is left to be told.
         let _ = rustix::process::kill_process_group(Pid::from_child(&self.process), signal);
+    }
+
+    /// Whether the leader has exited; it stays to be reaped.
+    fn has_exited(&self) -> io::Result<bool> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        Ok(rustix::process::waitid(WaitId::Pid(Pid::from_child(&self.process)), look)?.is_some())
+    }
+
+    /// Returns once the leader has exited.
+    async fn exited(&self) -> io::Result<()> {
+        // Its pipes close a moment before its end shows: so near to it, asking again is the cheapest.
+        for _ in 0..SHORT_LOOKS {
+            if self.has_exited()? {
+                return Ok(());
+            }
+            tokio::task::yield_now().await;
+        }
+        let pidfd =
+            watch(rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::NONBLOCK)?)?;
+        loop {
+            let mut ready = pidfd.readable().await?;
+            if self.has_exited()? {
+                return Ok(());
+            }
+            ready.clear_ready();
+        }
+    }
+
+    /// Waits for the exit and for the end of the pipes, which others may hold open.
+    async fn outlasted_by(&self, pipes: impl Future<Output = Result<(), Broken>>) -> Result<(), Broken> {
+        let mut pipes = pin!(pipes);
+        tokio::select! {
+            biased;
+            ended = pipes.as_mut() => {
+                ended?;
+                self.exited().await.map_err(Broken::Pipes)
+            }
+            exited = self.exited() => {
+                exited.map_err(Broken::Pipes)?;
+                // What the leader wrote is in the pipes; whoever else holds them open gets a moment.
+                if let Ok(ended) = timeout(PIPE_GRACE, pipes.as_mut()).await {
+                    return ended;
+                }
+                self.signal_group(Signal::KILL);
+                timeout(PIPE_GRACE / 4, pipes).await.unwrap_or(Ok(()))
+            }
+        }
     }
 
     /// Kills what is left of the group and reaps the leader.
@@ -96,22 +151,23 @@ impl Leader {
         status
     }
 
-    fn wire(&mut self) -> io::Result<(AsyncFd<OwnedFd>, pipe::Sender, pipe::Receiver, pipe::Receiver)> {
+    fn wire(&mut self) -> io::Result<(OwnedFd, pipe::Receiver, OwnedFd)> {
         let missing = || io::Error::other("a pipe is missing");
-        let pidfd = rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::NONBLOCK)?;
         let stdin = OwnedFd::from(self.process.stdin.take().ok_or_else(missing)?);
         let stdout = OwnedFd::from(self.process.stdout.take().ok_or_else(missing)?);
         let stderr = OwnedFd::from(self.process.stderr.take().ok_or_else(missing)?);
         for pipe in [&stdin, &stdout, &stderr] {
             rustix::io::ioctl_fionbio(pipe, true)?;
         }
-        Ok((
-            watch(pidfd)?,
-            pipe::Sender::from_owned_fd_unchecked(stdin)?,
-            pipe::Receiver::from_owned_fd_unchecked(stdout)?,
-            pipe::Receiver::from_owned_fd_unchecked(stderr)?,
-        ))
+        Ok((stdin, pipe::Receiver::from_owned_fd_unchecked(stdout)?, stderr))
     }
+}
+
+#[allow(unsafe_code)]
+fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` names the same open descriptor from its making to its drop, and nothing takes
+    // it out of the `AsyncFd`.
+    Ok(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?)
 }
 
 impl Drop for Leader {
@@ -132,35 +188,30 @@ impl Child {
     /// Feeds the child and listens to it until it has exited and its output has ended.
     ///
     /// All pipes move at once, so it does not matter in which order the child reads and writes, or
-    /// whether it reads at all.
+    /// whether it reads at all. Most functions answer within moments and have nothing to say on standard
+    /// error, so that pipe and the exit are watched only once a child has taken longer: until then it
+    /// costs nothing to look at them last.
     pub(super) async fn converse(&mut self, conversation: &mut Conversation) -> Result<(), Broken> {
-        let Self { leader, exit, stdin, stdout, stderr } = self;
+        let Self { leader, stdin, stdout, stderr } = self;
         let Conversation { input, limits, stdout: out, stderr: err } = conversation;
-        let pipes = async {
-            tokio::try_join!(
-                feed(stdin.take(), input),
-                listen(stdout, out, limits.stdout),
-                overhear(stderr, err)
-            )
-            .map(drop)
-        };
-        let mut pipes = std::pin::pin!(pipes);
-        tokio::select! {
-            biased;
-            ended = pipes.as_mut() => {
-                ended?;
-                exited(exit).await.map_err(Broken::Pipes)
-            }
-            exited = exited(exit) => {
-                exited.map_err(Broken::Pipes)?;
-                // What the leader wrote is in the pipes; whoever else holds them open gets a moment.
-                if let Ok(ended) = timeout(PIPE_GRACE, pipes.as_mut()).await {
-                    return ended;
+        let mut talk = pin!(async {
+            tokio::try_join!(feed(stdin.take(), input), listen(stdout, out, limits.stdout)).map(drop)
+        });
+        let talked = match timeout(MOMENTS, talk.as_mut()).await {
+            Ok(talked) => {
+                talked?;
+                if drain(stderr, err).map_err(Broken::Pipes)? {
+                    return leader.exited().await.map_err(Broken::Pipes);
                 }
-                leader.signal_group(Signal::KILL);
-                timeout(PIPE_GRACE / 4, pipes).await.unwrap_or(Ok(()))
+                true
             }
-        }
+            Err(_) => false,
+        };
+        let pipes = async {
+            let talk = async { if talked { Ok(()) } else { talk.await } };
+            tokio::try_join!(talk, overhear(stderr, err)).map(drop)
+        };
+        leader.outlasted_by(pipes).await
     }
 
     /// Takes the exit status of the leader, which must have exited; what is left of its group dies.
@@ -171,40 +222,36 @@ impl Child {
     /// Kills the whole group at once.
     pub(super) async fn kill(mut self) {
         self.leader.signal_group(Signal::KILL);
-        let _ = exited(&self.exit).await;
+        let _ = self.leader.exited().await;
         let _ = self.leader.bury();
     }
 
     /// Asks the whole group to end, and kills it after a while.
     pub(super) async fn terminate(self, grace: Duration) {
         self.leader.signal_group(Signal::TERM);
-        let _ = timeout(grace, exited(&self.exit)).await;
+        let _ = timeout(grace, self.leader.exited()).await;
         self.kill().await;
     }
 }
 
-#[allow(unsafe_code)]
-fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` names the same open descriptor from its making to its drop, and nothing takes
-    // it out of the `AsyncFd`.
-    Ok(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?)
-}
-
-/// Returns once the process has exited; it stays to be reaped.
-async fn exited(pidfd: &AsyncFd<OwnedFd>) -> io::Result<()> {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    loop {
-        let mut ready = pidfd.readable().await?;
-        match rustix::process::waitid(WaitId::PidFd(pidfd.get_ref().as_fd()), look)? {
-            Some(_) => return Ok(()),
-            None => ready.clear_ready(),
+async fn feed(stdin: Option<OwnedFd>, input: &[u8]) -> Result<(), Broken> {
+    let Some(stdin) = stdin else { return Ok(()) };
+    // What fits into the pipe goes without waiting, and with most inputs that is all.
+    let written = match rustix::io::write(&stdin, input) {
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        written => written.map_err(io::Error::from),
+    };
+    let ended = match written {
+        Ok(written) if written == input.len() => Ok(()),
+        Ok(written) => {
+            pipe::Sender::from_owned_fd_unchecked(stdin)
+                .map_err(Broken::Pipes)?
+                .write_all(&input[written..])
+                .await
         }
-    }
-}
-
-async fn feed(stdin: Option<pipe::Sender>, input: &[u8]) -> Result<(), Broken> {
-    let Some(mut stdin) = stdin else { return Ok(()) };
-    match stdin.write_all(input).await {
+        Err(error) => Err(error),
+    };
+    match ended {
         // A function need not read all of its input, or any.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Broken::Pipes(error)),
         _ => Ok(()),
@@ -225,13 +272,28 @@ async fn listen(stdout: &mut pipe::Receiver, output: &mut BytesMut, limit: usize
     }
 }
 
-async fn overhear(stderr: &mut pipe::Receiver, captured: &mut Captured) -> Result<(), Broken> {
-    let mut chunk = BytesMut::new();
+/// Takes what is there on standard error now, and tells whether that was the end of it.
+fn drain(stderr: &OwnedFd, captured: &mut Captured) -> io::Result<bool> {
+    let mut chunk = [0; 4096];
+    // No more than a pipe holds: somebody may go on writing for ever.
+    for _ in 0..CHUNK / chunk.len() {
+        match rustix::io::read(stderr, &mut chunk) {
+            Ok(0) => return Ok(true),
+            Ok(count) => captured.push(&chunk[..count]),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+async fn overhear(stderr: &OwnedFd, captured: &mut Captured) -> Result<(), Broken> {
+    let stderr = stderr.try_clone().and_then(pipe::Receiver::from_owned_fd_unchecked);
+    let mut stderr = stderr.map_err(Broken::Pipes)?;
+    let mut chunk = BytesMut::with_capacity(CHUNK / 4);
     loop {
-        // Most functions are silent, so nothing is set aside before there is something to read.
-        stderr.readable().await.map_err(Broken::Pipes)?;
         chunk.clear();
-        chunk.reserve(CHUNK / 8);
         if stderr.read_buf(&mut chunk).await.map_err(Broken::Pipes)? == 0 {
             return Ok(());
         }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use std::{fs, io};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions};
-use tokio::signal::unix::{SignalKind, signal};
 
-/// How long an ended orphan may wait, so that a burst of ends costs one look.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long an ended orphan may wait. A signal would tell of it at once, and of every ordinary child as
+/// well, which costs more than it is worth.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Children that have an owner who will ask for their status.
 static OWNED: Mutex<Option<HashSet<Pid>>> = Mutex::new(None);
@@ -25,9 +25,8 @@ static STARTING: RwLock<()> = RwLock::new(());
 /// Makes this process adopt the orphans of its children and bury them, for as long as it lives.
 pub fn adopt_orphans() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let mut ended = signal(SignalKind::child())?;
-    tokio::spawn(async move {
-        while ended.recv().await.is_some() {
+    tokio::spawn(async {
+        loop {
             tokio::time::sleep(PAUSE).await;
             bury_orphans();
         }

@@ -1,5 +1,7 @@
 //! Real children: shells that read, write, hang, flood and leave others behind.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};

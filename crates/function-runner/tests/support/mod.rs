@@ -1,6 +1,6 @@
 //! Real servers and real functions for tests.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -246,7 +246,7 @@ pub fn wrapper(flags: &[&str], function: &[&str]) -> Command {
 }
 
 /// A program of this workspace, which is built with the tests of its own crate.
-fn program(name: &str) -> PathBuf {
+pub fn program(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     tests.parent().and_then(Path::parent).unwrap().join(name)
 }

@@ -1,10 +1,11 @@
 //! The vectors of upstream's round trip, in both fidelities, and the laws of the emitter.
 
 use super::*;
-use crate::{detect_sequence_style, parse_all};
+use crate::{ParseOptions, detect_sequence_style, parse_all_with};
 
 fn round_trip(input: &str, fidelity: Fidelity) -> String {
-    let documents = parse_all(input).expect(input);
+    let reading = ParseOptions { exact: fidelity == Fidelity::Exact, ..ParseOptions::default() };
+    let documents = parse_all_with(input.as_bytes(), reading).expect(input);
     let options = EmitOptions { sequences: detect_sequence_style(input), fidelity };
     to_string_with(&documents, options)
 }
@@ -81,7 +82,12 @@ const DAMAGED_UPSTREAM: &[(u32, &str, &str, &str)] = &[
     (44, "a: # k\n  {b: 1}\n", "a: {b: 1}\n", "a: {b: 1} # k\n"),
     (70, "a: 😀\n", "a: \"\\U0001F600\"\n", "a: 😀\n"),
     (71, "a: !!set {x, y}\n", "a: !!set {x: '', y: ''}\n", "a: !!set {x: , y: }\n"),
-    (72, "a: \"x\\Ly\"\n", "a: \"x\\Ly\"\n", "a: \"x\\Ly\"\n"),
+    (72, "z: &x 1\na: # k\n  *x\nb: 1\n", "z: &x 1\na: *x\nb: 1 # k\n", "z: &x 1\na: *x # k\nb: 1\n"),
+    (73, "a: |+\n  x\n\n# end\n", "a: |+\n  x\n\n\n# end\n", "a: |+\n  x\n\n# end\n"),
+    (74, "a: [2001-01-01 1:2:3]\n", "a: ['2001-01-01 1:2:3']\n", "a: [2001-01-01 1:2:3]\n"),
+    (75, "a: |2\n  \tx\n", "a: |\n  \tx\n", "a: |2\n  \tx\n"),
+    (76, "a: [ # c\n  1]\n", "a: [1]\n", "a: [\n  # c\n  1]\n"),
+    (77, "a: # k\n  x # v\n", "a: x # v\n", "# k\na: x # v\n"),
 ];
 
 #[test]
@@ -100,4 +106,28 @@ fn known_damage_is_repeated_only_when_asked_for() {
         assert_eq!(round_trip(input, Fidelity::Faithful), faithful, "vector {number}, faithful");
         assert_eq!(round_trip(faithful, Fidelity::Faithful), faithful, "vector {number}, again");
     }
+}
+
+#[test]
+fn separators_of_unicode_are_escaped_unless_exact() {
+    let node = Node::string_as_read("x\u{2028}y");
+    let written = |fidelity| node_to_string_with(&node, EmitOptions { fidelity, ..EmitOptions::default() });
+    assert_eq!(written(Fidelity::Exact), "'x\u{2028}  y'\n");
+    assert_eq!(written(Fidelity::Faithful), "\"x\\Ly\"\n");
+}
+
+#[test]
+fn documents_keep_their_own_sequence_style() {
+    let documents = crate::parse_all("a:\n- 1\n---\nb:\n  - 2\n").expect("valid");
+    let mut emitter = Emitter::new(EmitOptions::default());
+    emitter.document(&documents[0]);
+    emitter.set_sequences(SequenceStyle::Wide);
+    emitter.document(&documents[1]);
+    assert_eq!(emitter.finish(), "a:\n- 1\n---\nb:\n  - 2\n");
+}
+
+#[test]
+fn long_lines_are_never_broken() {
+    let text = format!("a: {}\nb: [{}]\n", "word ".repeat(500).trim_end(), vec!["item"; 500].join(", "));
+    assert_eq!(round_trip(&text, Fidelity::Faithful), text);
 }

@@ -57,8 +57,12 @@ impl Parser<'_> {
         }
         match collection {
             Collection::FlowSequence | Collection::FlowMapping => {
-                let head = self.pending.take().head;
-                shell.set_head_comment(head);
+                let comments = self.pending.take();
+                shell.set_head_comment(comments.head);
+                if !self.exact {
+                    self.pending.add_head(comments.line);
+                    shell.set_foot_comment(comments.foot);
+                }
             }
             Collection::BlockSequence | Collection::BlockMapping => {
                 let stem = self.pending.take_stem();
@@ -294,17 +298,18 @@ impl Parser<'_> {
     /// Fills the node with its children. Of the comments at its end it keeps those behind and below.
     fn close(&mut self, frame: Frame, comments: Taken) {
         let mut node = frame.shell;
-        if !(comments.line.is_empty() && comments.foot.is_empty()) {
+        let foot = if self.exact { comments.foot } else { comments.head.joined_with(comments.foot) };
+        if !(comments.line.is_empty() && foot.is_empty()) {
             let extras = node.extras_mut();
             extras.line = comments.line;
-            extras.foot = comments.foot;
+            extras.foot = extras.foot.take().joined_with(foot);
         }
         if frame.collection == Collection::BlockMapping
             && !node.comments().foot.is_empty()
             && let Some(last_key) = self.nodes.len().checked_sub(2).filter(|&at| at >= frame.base)
         {
             let foot = node.extras_mut().foot.take();
-            self.nodes[last_key].set_foot_comment(foot);
+            self.move_foot(foot, last_key);
         }
         let children = self.nodes.drain(frame.base..);
         if frame.collection.is_mapping() {
@@ -338,11 +343,17 @@ impl Parser<'_> {
         if count % 2 == 1 {
             if frame.collection == Collection::BlockMapping && count > 2 {
                 let foot = self.nodes[last].extras_mut().foot.take();
-                self.nodes[last - 2].set_foot_comment(foot);
+                self.move_foot(foot, last - 2);
             }
         } else if self.nodes[last - 1].comments().foot.is_empty() {
             let foot = self.nodes[last].extras_mut().foot.take();
             self.nodes[last - 1].set_foot_comment(foot);
         }
+    }
+
+    /// Puts a comment below a waiting key; one that is there already gives way in go-yaml.
+    fn move_foot(&mut self, foot: Text, key: usize) {
+        let extras = self.nodes[key].extras_mut();
+        extras.foot = if self.exact { foot } else { extras.foot.take().joined_with(foot) };
     }
 }

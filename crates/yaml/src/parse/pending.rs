@@ -69,6 +69,13 @@ impl Pending {
         Taken { head: self.head.take(), line: self.line.take(), foot: self.foot.take() }
     }
 
+    /// Puts a comment above the next node.
+    pub(super) fn add_head(&mut self, text: Text) {
+        if !text.is_empty() {
+            self.head.push(text);
+        }
+    }
+
     pub(super) fn head_length(&self) -> usize {
         self.head.len()
     }

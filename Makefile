@@ -1,0 +1,53 @@
+# The recipes of this repository; CI runs `make test`.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/loggia-e2e
+TOOLS := $(CACHE)/tools
+STATIC := target/x86_64-unknown-linux-gnu/wrapper
+STATIC_BUILD := RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --locked --profile wrapper --target x86_64-unknown-linux-gnu
+
+.PHONY: help
+help: ## Show this list.
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: ## Build, start the service, evaluate functions over gRPC, stop.
+	@$(CARGO) build --locked --release -q -p function-runner
+	@$(CARGO) build --locked --release -q -p loggia-evaluator --example evaluate
+	@examples/demo
+
+.PHONY: test
+test: lint static tools ## Everything that CI checks.
+	LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(abspath $(STATIC)) LOGGIA_CACHE=$(CACHE) $(CARGO) test --locked --workspace
+
+.PHONY: lint
+lint: ## Format and lints, warnings as errors.
+	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: static
+static: ## The programs that run in an empty image: wrapper-server, and the function of the benchmarks.
+	$(STATIC_BUILD) -p wrapper-server
+	$(STATIC_BUILD) -p loggia-bench --bin echo-function
+
+.PHONY: tools
+tools: ## The programs of others that tests talk to the service with, where Go is installed.
+	@if command -v go >/dev/null; then mkdir -p $(TOOLS) && \
+	  go build -C e2e/tools -o $(TOOLS)/ ./health-probe github.com/fullstorydev/grpcurl/cmd/grpcurl; \
+	else echo "left out: Go is not installed, so tests with grpcurl and a Go health probe do not run"; fi
+
+.PHONY: soak
+soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 100 stops under load.
+	LOGGIA_SOAK_CALLS=10000 LOGGIA_SOAK_RUNS=100000 LOGGIA_DRAIN_ROUNDS=100 \
+	  $(CARGO) test --locked --release -p function-runner --test soak --test drain -- --nocapture --test-threads=1
+
+.PHONY: bench
+bench: static ## Ratios, measured side by side.
+	$(CARGO) build --locked --release -p function-runner
+	$(CARGO) build --locked --release -p loggia-bench
+	target/release/exec-path
