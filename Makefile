@@ -36,10 +36,11 @@ static: ## The programs that run in an empty image: wrapper-server, and the func
 	$(STATIC_BUILD) -p loggia-bench --bin echo-function
 
 .PHONY: tools
-tools: ## The programs of others that tests talk to the service with, where Go is installed.
+tools: ## The programs of others that tests hold ours against, where Go (and npm) is installed.
 	@if command -v go >/dev/null; then mkdir -p $(TOOLS) && \
-	  go build -C e2e/tools -o $(TOOLS)/ ./health-probe github.com/fullstorydev/grpcurl/cmd/grpcurl; \
-	else echo "left out: Go is not installed, so tests with grpcurl and a Go health probe do not run"; fi
+	  go build -C e2e/tools -o $(TOOLS)/ ./health-probe github.com/fullstorydev/grpcurl/cmd/grpcurl && \
+	  $(MAKE) -s -C e2e/oracle CACHE=$(CACHE) $$(command -v npm >/dev/null && echo suite || echo build); \
+	else echo "left out: Go is not installed, so tests use recorded answers of the original programs"; fi
 
 .PHONY: soak
 soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 100 stops under load.
@@ -47,7 +48,14 @@ soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 
 	  $(CARGO) test --locked --release -p function-runner --test soak --test drain -- --nocapture --test-threads=1
 
 .PHONY: bench
-bench: static ## Ratios, measured side by side.
+bench: static peers ## Ratios, measured side by side.
 	$(CARGO) build --locked --release -p function-runner
 	$(CARGO) build --locked --release -p loggia-bench
 	target/release/exec-path
+	LOGGIA_CACHE=$(CACHE) target/release/yaml-path
+
+.PHONY: peers
+peers: ## The programs that benchmarks compare with, where Go is installed.
+	@if command -v go >/dev/null; then mkdir -p $(CACHE)/peers && \
+	  go build -C bench/peers/kyaml -o $(CACHE)/peers/kyaml-bench . ; \
+	else echo "left out: Go is not installed, so benchmarks have no peers"; fi

@@ -6,7 +6,7 @@ const LARGE: i32 = 1 << 20;
 
 /// Of the smaller ones so much may be kept for later: growing and shrinking with every call costs more.
 #[cfg(target_env = "gnu")]
-const SPARE: i32 = 16 << 20;
+const SPARE: i32 = 8 << 20;
 
 /// Has the allocator return large allocations at once, for a process that holds megabytes only while a
 /// call lasts. Left alone, glibc learns from each large allocation to keep the next one, and a service

@@ -1,12 +1,12 @@
 //! Running a function as a child process: the one place of the project that starts one.
 //!
-//! Every child leads a process group of its own. A task owns it from start to burial, pumps its three
-//! pipes at once and keeps its slot until nothing of the group is left; the caller merely waits for
-//! that task's answer. So a caller that gives up, a deadline and a stop of the service are one case:
-//! the group gets SIGTERM, a moment later SIGKILL, and its leader is reaped.
+//! Every child leads a process group of its own, and its three pipes are pumped at once. A caller that
+//! gives up, a deadline and a stop of the service are one case: what was started is dropped, and by that
+//! goes to a task that ends it. The group gets SIGTERM, a moment later SIGKILL, and its leader is reaped;
+//! it keeps its slot until then.
 
 use std::ffi::OsString;
-use std::future::{Future, pending};
+use std::future::pending;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 mod capture;
@@ -27,7 +28,7 @@ mod tests;
 
 pub use capture::Captured;
 pub(crate) use capture::cut_middle;
-use child::{Child, Conversation};
+use child::{Broken, Child, Conversation};
 #[cfg(feature = "exec")]
 pub use confine::Confinement;
 pub use orphans::adopt_orphans;
@@ -47,7 +48,7 @@ struct Shared {
     slots: Arc<Semaphore>,
     /// True once all children must end.
     stop: watch::Sender<bool>,
-    /// Each child's task holds a receiver, so the sender knows when the last is gone.
+    /// Each child comes with a receiver, so the sender knows when the last is gone.
     alive: watch::Sender<()>,
     #[cfg(feature = "exec")]
     confinement: Option<Confinement>,
@@ -109,57 +110,46 @@ pub enum Error {
 impl Processes {
     /// No child runs yet.
     pub fn new(limits: Limits) -> Self {
-        let shared = Shared {
-            limits,
-            slots: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
-            stop: watch::Sender::new(false),
-            alive: watch::Sender::new(()),
-            #[cfg(feature = "exec")]
-            confinement: None,
-        };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(Shared::new(limits)) }
     }
 
-    /// Starts children inside a confinement; to be called before the first one.
+    /// The same, with children that are started inside a confinement.
     #[cfg(feature = "exec")]
-    #[must_use]
-    pub fn confined(self, confinement: Confinement) -> Self {
-        let shared = Shared {
-            limits: self.shared.limits,
-            slots: Arc::clone(&self.shared.slots),
-            stop: watch::Sender::new(false),
-            alive: watch::Sender::new(()),
-            confinement: Some(confinement),
-        };
+    pub fn confined(limits: Limits, confinement: Confinement) -> Self {
+        let shared = Shared { confinement: Some(confinement), ..Shared::new(limits) };
         Self { shared: Arc::new(shared) }
     }
 
     /// Runs a command on some input and waits for its end.
     ///
-    /// Dropping the future kills what it started. At the deadline the answer comes at once, and the
-    /// group is gone soon after; until then it keeps its slot.
+    /// Dropping the future ends what it started. At the deadline the answer comes at once, and the group
+    /// is gone soon after; until then it keeps its slot.
     pub async fn run(
         &self,
         command: &Command,
         input: Bytes,
         deadline: Option<Instant>,
     ) -> Result<Finished, Error> {
-        let slot = until(deadline, Arc::clone(&self.shared.slots).acquire_owned())
-            .await?
-            .map_err(|_| Error::Stopped)?;
+        let slot = tokio::select! {
+            biased;
+            slot = Arc::clone(&self.shared.slots).acquire_owned() => slot.map_err(|_| Error::Stopped)?,
+            () = passed(deadline) => return Err(Error::DeadlineExceeded),
+        };
         if *self.shared.stop.borrow() {
             return Err(Error::Stopped);
         }
         let child = self.start(command).await?;
-        let (reply, answer) = oneshot::channel();
-        let watcher = Watcher {
-            slot,
-            limits: self.shared.limits,
-            stop: self.shared.stop.subscribe(),
-            alive: self.shared.alive.subscribe(),
+        let mut running = Running { child: Some(child), slot: Some((slot, self.shared.alive.subscribe())) };
+        let mut conversation = Conversation::new(input, self.shared.limits);
+        let ended = tokio::select! {
+            ended = running.converse(&mut conversation) => ended,
+            () = told_to_stop(self.shared.stop.subscribe()) => return Err(Error::Stopped),
+            () = passed(deadline) => return Err(Error::DeadlineExceeded),
         };
-        tokio::spawn(watcher.watch_over(child, input, reply));
-        until(deadline, answer).await?.unwrap_or(Err(Error::Stopped))
+        match ended {
+            Ok(()) => running.bury().map(|status| conversation.finish(status)).map_err(Error::Pipes),
+            Err(error) => Err(error.explain(conversation)),
+        }
     }
 
     async fn start(&self, command: &Command) -> Result<Child, Error> {
@@ -183,63 +173,74 @@ impl Processes {
     }
 }
 
-/// Waits until a deadline, if there is one.
-async fn until<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Result<T, Error> {
-    match deadline {
-        Some(deadline) => {
-            tokio::time::timeout_at(deadline, future).await.map_err(|_| Error::DeadlineExceeded)
+// === impl Shared ===
+
+impl Shared {
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            slots: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
+            stop: watch::Sender::new(false),
+            alive: watch::Sender::new(()),
+            #[cfg(feature = "exec")]
+            confinement: None,
         }
-        None => Ok(future.await),
     }
 }
 
-/// What the task of one child holds while anything of that child is left.
-struct Watcher {
-    slot: OwnedSemaphorePermit,
-    limits: Limits,
-    stop: watch::Receiver<bool>,
-    alive: watch::Receiver<()>,
-}
-
-// === impl Watcher ===
-
-impl Watcher {
-    async fn watch_over(
-        mut self,
-        mut child: Child,
-        input: Bytes,
-        mut reply: oneshot::Sender<Result<Finished, Error>>,
-    ) {
-        let mut conversation = Conversation::new(input, self.limits);
-        let ended = tokio::select! {
-            ended = child.converse(&mut conversation) => Some(ended),
-            () = reply.closed() => None,
-            () = told_to_stop(&mut self.stop) => None,
-        };
-        // The slot is free only when the group is gone, and the answer goes out only when the slot is
-        // free: who has all its answers finds nothing left running.
-        let answer = match ended {
-            Some(Ok(())) => child.bury().map(|status| conversation.finish(status)).map_err(Error::Pipes),
-            Some(Err(error)) => {
-                child.kill().await;
-                Err(error.explain(conversation))
-            }
-            None => {
-                child.terminate(TERM_GRACE).await;
-                Err(Error::Stopped)
-            }
-        };
-        drop(self.slot);
-        drop(self.alive);
-        // Nobody may be waiting any more.
-        let _ = reply.send(answer);
+/// Returns when a deadline has passed, if there is one.
+pub(crate) async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => pending().await,
     }
 }
 
-async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
+async fn told_to_stop(mut stop: watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         // The handle is gone, and with it whoever could say stop.
         pending::<()>().await;
+    }
+}
+
+/// What a child takes up: a slot, and a place among those that live.
+type Slot = (OwnedSemaphorePermit, watch::Receiver<()>);
+
+/// A child and its slot. Dropped before the child's burial, both go to a task that ends it.
+struct Running {
+    child: Option<Child>,
+    slot: Option<Slot>,
+}
+
+// === impl Running ===
+
+impl Running {
+    async fn converse(&mut self, conversation: &mut Conversation) -> Result<(), Broken> {
+        match &mut self.child {
+            Some(child) => child.converse(conversation).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the exit status of a child that has exited. The slot is free before the answer is out: who
+    /// has all its answers finds nothing left running.
+    fn bury(mut self) -> io::Result<ExitStatus> {
+        self.child.take().ok_or_else(|| io::Error::other("the child is buried already"))?.bury()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            let slot = self.slot.take();
+            // Outside of a runtime nobody could wait: the child dies where it is dropped.
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(async move {
+                    child.terminate(TERM_GRACE).await;
+                    drop(slot);
+                });
+            }
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 use tracing::{error, info};
 
 use crate::lifecycle::{Lifecycle, Phase};
+use crate::process::passed;
 use crate::server::Arrival;
 use crate::wire::{EvaluateFunctionRequest, EvaluateFunctionResponse, FunctionEvaluator};
 use crate::{Answer, Call, Error, Evaluator};
@@ -98,13 +99,6 @@ impl EvaluatorService {
             fitting if fitting <= self.message_limit => Ok(response),
             _ => Err(Error::AnswerTooLarge { image: call.image.clone(), size, limit: self.message_limit }),
         }
-    }
-}
-
-async fn passed(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 

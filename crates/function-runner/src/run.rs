@@ -82,16 +82,14 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
 fn exec_evaluator(config: ExecConfig, message_limit: usize) -> anyhow::Result<(Exec, Processes)> {
     let ExecConfig { config, functions, concurrent, timeout, inherit_environment, hidden } = config;
     let limits = Limits { concurrent, stdout: message_limit, stderr: STDERR_LIMIT.min(message_limit) };
-    let mut processes = Processes::new(limits);
-    if let Some(hidden) = hidden {
-        processes = match Confinement::hiding(&hidden) {
-            Ok(confinement) => processes.confined(confinement),
-            Err(error) => {
-                warn!("Exec functions can read {}: {error}", hidden.display());
-                processes
-            }
-        };
-    }
+    let processes = match hidden.map(|hidden| (Confinement::hiding(&hidden), hidden)) {
+        None => Processes::new(limits),
+        Some((Ok(confinement), _)) => Processes::confined(limits, confinement),
+        Some((Err(error), hidden)) => {
+            warn!("Exec functions can read {}: {error}", hidden.display());
+            Processes::new(limits)
+        }
+    };
     let environment = match inherit_environment {
         true => Environment::Inherited,
         false => exec::Settings::minimal_environment(),

@@ -265,7 +265,7 @@ async fn a_confined_child_cannot_read_what_is_hidden() {
             return;
         }
     };
-    let processes = Processes::new(LIMITS).confined(confinement);
+    let processes = Processes::confined(LIMITS, confinement);
     let script = format!("cd {}; cat beside secrets/token", folder.path().display());
     let finished = processes.run(&shell(&script), Bytes::new(), None).await.unwrap();
     assert_eq!(&finished.stdout[..], b"seen");
