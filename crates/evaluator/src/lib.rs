@@ -8,6 +8,7 @@
 mod builtin;
 #[cfg(feature = "client")]
 mod client;
+pub mod connection;
 mod error;
 mod evaluator;
 #[cfg(feature = "exec")]

@@ -2,20 +2,13 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::Pin;
 use std::process::ExitCode;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::Uri;
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{SendRequest, handshake};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use loggia_evaluator::connection::Connection;
 use loggia_go::flag::{Error, FlagSet, Syntax, Target};
 use loggia_go::quote;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tonic::body::Body;
 use tonic::{Code, Request};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -101,21 +94,20 @@ fn read(arguments: Vec<String>) -> Result<Question, Error> {
 async fn ask(question: &Question) -> Result<(), (u8, String)> {
     let Question { address, service, connect_timeout, rpc_timeout } = question;
     let addresses = resolve(address).map_err(|reason| (BAD_ARGUMENTS, format!("error: {reason}")))?;
-    let origin: Uri = format!("http://{address}")
-        .parse()
-        .map_err(|_| (BAD_ARGUMENTS, format!("error: {address} is no address")))?;
-    let unreachable = |cause: &dyn std::fmt::Display| {
-        (NO_CONNECTION, format!("error: failed to connect service at {}: {cause}", quote(address)))
-    };
-    let connection = match timeout(connect_timeout.span, connect(&addresses)).await {
-        Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return Err(unreachable(&error)),
+    let connection = Connection::to(addresses);
+    match timeout(connect_timeout.span, connection.ready()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            let text = format!("error: failed to connect service at {}: {error}", quote(address));
+            return Err((NO_CONNECTION, text));
+        }
         Err(_) => {
             let (address, within) = (quote(address), connect_timeout.written);
             let text = format!("timeout: failed to connect service {address} within {within}");
             return Err((NO_CONNECTION, text));
         }
-    };
+    }
+    let origin = connection.origin();
     let mut client = HealthClient::with_origin(connection, origin);
     let request = Request::new(HealthCheckRequest { service: service.clone() });
     let response = match timeout(rpc_timeout.span, client.check(request)).await {
@@ -154,39 +146,4 @@ fn resolve(address: &str) -> Result<Vec<SocketAddr>, String> {
             })?],
         };
     Ok(hosts.into_iter().map(|host| SocketAddr::new(host, port)).collect())
-}
-
-async fn connect(addresses: &[SocketAddr]) -> Result<Connection, Box<dyn std::error::Error>> {
-    let mut last: Box<dyn std::error::Error> = "there is no address".into();
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                let (requests, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-                tokio::spawn(connection);
-                return Ok(Connection(requests));
-            }
-            Err(error) => last = error.into(),
-        }
-    }
-    Err(last)
-}
-
-/// One connection as the service that a gRPC client is made from.
-#[derive(Debug)]
-struct Connection(SendRequest<Body>);
-
-// === impl Connection ===
-
-impl tower_service::Service<http::Request<Body>> for Connection {
-    type Response = http::Response<Incoming>;
-    type Error = hyper::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, hyper::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        Box::pin(self.0.send_request(request))
-    }
 }

@@ -1,0 +1,184 @@
+//! One connection to a server, for the gRPC clients of this project.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tonic::body::Body;
+use tower_service::Service;
+
+/// How long a server may take to accept.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+
+type Request = http::Request<Body>;
+type Response = http::Response<Incoming>;
+
+/// A connection that is made on first use and again when it broke. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: Target,
+    requests: Mutex<Option<SendRequest<Body>>>,
+}
+
+/// Where the server is.
+#[derive(Clone, Debug)]
+enum Target {
+    /// A host, which is looked up for every connection, and a port.
+    #[cfg(feature = "client")]
+    Name(String),
+    /// To be tried one after another.
+    Addresses(Vec<SocketAddr>),
+}
+
+/// Why a request has no response.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0} did not accept the connection within {CONNECT_TIME:?}")]
+    NotAccepted(String),
+    #[error("dial tcp {0}: {1}")]
+    NotConnected(String, io::Error),
+    #[error("the connection broke")]
+    Broken(#[from] hyper::Error),
+}
+
+/// What is no `HOST:PORT`.
+#[cfg(feature = "client")]
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no address of a server; write HOST:PORT")]
+pub struct AddressError(String);
+
+// === impl Connection ===
+
+impl Connection {
+    /// A connection to `HOST:PORT`. Nothing is sent yet.
+    #[cfg(feature = "client")]
+    pub fn new(address: &str) -> Result<Self, AddressError> {
+        let authority: Option<http::uri::Authority> = address.parse().ok();
+        match authority.filter(|authority| !authority.host().is_empty() && authority.port_u16().is_some()) {
+            Some(_) => Ok(Self::with(Target::Name(address.to_owned()))),
+            None => Err(AddressError(address.to_owned())),
+        }
+    }
+
+    /// A connection to the first of these addresses that accepts it. Nothing is looked up.
+    pub fn to(addresses: Vec<SocketAddr>) -> Self {
+        Self::with(Target::Addresses(addresses))
+    }
+
+    fn with(target: Target) -> Self {
+        Self { shared: Arc::new(Shared { target, requests: Mutex::new(None) }) }
+    }
+
+    /// Connects now, unless that was done.
+    pub async fn ready(&self) -> Result<(), Error> {
+        self.shared.requests().await.map(drop)
+    }
+
+    /// What a client has to put before its paths.
+    pub fn origin(&self) -> Uri {
+        // The name of a server means nothing to it, and an address of version 6 is hard to write down.
+        Uri::from_static("http://localhost")
+    }
+}
+
+impl Service<Request> for Connection {
+    type Response = Response;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let request = match shared.requests().await?.try_send_request(request).await {
+                Ok(response) => return Ok(response),
+                // A server that is about to leave takes no more on this connection: that request was never
+                // seen by anybody.
+                Err(mut refused) => match refused.take_message() {
+                    Some(request) => request,
+                    None => return Err(refused.into_error().into()),
+                },
+            };
+            *shared.requests.lock().await = None;
+            Ok(shared.requests().await?.send_request(request).await?)
+        })
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// The way to send requests, over the connection there is or a new one.
+    async fn requests(&self) -> Result<SendRequest<Body>, Error> {
+        let mut requests = self.requests.lock().await;
+        if let Some(requests) = requests.as_ref().filter(|requests| !requests.is_closed()) {
+            return Ok(requests.clone());
+        }
+        let fresh = tokio::time::timeout(CONNECT_TIME, self.connect())
+            .await
+            .map_err(|_| Error::NotAccepted(self.target.to_string()))??;
+        Ok(requests.insert(fresh).clone())
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Body>, Error> {
+        let stream = match &self.target {
+            #[cfg(feature = "client")]
+            Target::Name(name) => TcpStream::connect(name).await,
+            Target::Addresses(addresses) => TcpStream::connect(addresses.as_slice()).await,
+        };
+        let stream = stream.map_err(|error| Error::NotConnected(self.target.to_string(), error))?;
+        let _ = stream.set_nodelay(true);
+        let (requests, connection) = settings().handshake(TokioIo::new(stream)).await?;
+        // It ends with the last request and the last clone; an error is told to those who wait.
+        tokio::spawn(connection);
+        Ok(requests)
+    }
+}
+
+// === impl Target ===
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            #[cfg(feature = "client")]
+            Self::Name(name) => f.write_str(name),
+            Self::Addresses(addresses) => {
+                let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                f.write_str(&addresses.join(", "))
+            }
+        }
+    }
+}
+
+fn settings() -> http2::Builder<TokioExecutor> {
+    let mut settings = http2::Builder::new(TokioExecutor::new());
+    settings
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(2 << 20)
+        .initial_connection_window_size(16 << 20)
+        .max_frame_size(256 << 10)
+        // The status of a function that failed with much to say travels in headers.
+        .max_header_list_size(1 << 20)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(10));
+    settings
+}
