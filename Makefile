@@ -39,7 +39,8 @@ static: ## The programs that run in an empty image: wrapper-server, and the func
 tools: ## The programs of others that tests hold ours against, where Go (and npm) is installed.
 	@if command -v go >/dev/null; then mkdir -p $(TOOLS) && \
 	  go build -C e2e/tools -o $(TOOLS)/ ./health-probe github.com/fullstorydev/grpcurl/cmd/grpcurl && \
-	  $(MAKE) -s -C e2e/oracle CACHE=$(CACHE) $$(command -v npm >/dev/null && echo suite || echo build); \
+	  $(MAKE) -s -C e2e/oracle CACHE=$(CACHE) $$(command -v npm >/dev/null && echo suite || echo build) && \
+	  $(MAKE) -s -C e2e/oracle/krm CACHE=$(CACHE) build; \
 	else echo "left out: Go is not installed, so tests use recorded answers of the original programs"; fi
 
 .PHONY: soak

@@ -1,0 +1,179 @@
+//! A Kptfile's text and its types side by side: changes of the one become small changes of the other.
+
+use loggia_yaml::{
+    Document, EmitOptions, Fidelity, Kind, Node, Pair, ScalarStyle, SequenceStyle, detect_sequence_style,
+    to_node, to_string_with,
+};
+
+use super::{Condition, Kptfile, KptfileError, RenderStatus, Status};
+use crate::resource::{Resource, text};
+
+/// A Kptfile that keeps what people wrote: comments, order, quotes and fields that nobody changes.
+#[derive(Clone, Debug)]
+pub struct KptfileDocument {
+    document: Document,
+    sequences: SequenceStyle,
+    kptfile: Kptfile,
+}
+
+impl KptfileDocument {
+    /// Reads a text strictly; see [`Kptfile::parse`].
+    ///
+    /// # Errors
+    /// If it is of another type, does not fit the schema or is no YAML.
+    pub fn parse(source: &str, folder: &str) -> Result<Self, KptfileError> {
+        let resource = Kptfile::parse_resource(source, folder)?;
+        let kptfile = Kptfile::from_resource(&resource, folder)?;
+        Ok(Self { document: resource.into_document(), sequences: detect_sequence_style(source), kptfile })
+    }
+
+    /// Takes a resource that is a Kptfile.
+    ///
+    /// # Errors
+    /// If it is of another type or does not fit the schema.
+    pub fn from_resource(resource: &Resource, folder: &str) -> Result<Self, KptfileError> {
+        let kptfile = Kptfile::from_resource(resource, folder)?;
+        Ok(Self { document: resource.document().clone(), sequences: resource.sequence_style(), kptfile })
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn kptfile(&self) -> &Kptfile {
+        &self.kptfile
+    }
+
+    /// The text with every change so far.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        to_string_with(
+            [&self.document],
+            EmitOptions { sequences: self.sequences, fidelity: Fidelity::Faithful },
+        )
+    }
+
+    /// The resource with every change so far.
+    #[must_use]
+    pub fn to_resource(&self) -> Resource {
+        Resource::from(self.document.clone())
+    }
+
+    /// Changes the types, and in the text just what differs. Entries of lists are told apart by what names
+    /// them: a condition by its type, a function by its name, image or command.
+    pub fn edit(&mut self, change: impl FnOnce(&mut Kptfile)) {
+        let before = self.kptfile.clone();
+        change(&mut self.kptfile);
+        if before == self.kptfile {
+            return;
+        }
+        let [old, new] = [&before, &self.kptfile]
+            .map(|side| to_node(side).expect("strings, numbers and maps of strings always fit"));
+        update(&mut self.document.root, &old, &new);
+    }
+
+    /// Sets a condition as a render does: the former one of the same type goes, the new one comes last.
+    pub fn set_condition(&mut self, condition: Condition) {
+        self.edit(|kptfile| {
+            let conditions = &mut kptfile.status.get_or_insert_default().conditions;
+            conditions.retain(|other| other.condition_type != condition.condition_type);
+            conditions.push(condition);
+        });
+    }
+
+    /// Replaces what the last render did; `None` removes it.
+    pub fn set_render_status(&mut self, render_status: Option<RenderStatus>) {
+        self.edit(|kptfile| {
+            if render_status.is_some() || kptfile.status.is_some() {
+                kptfile.status.get_or_insert_default().render_status = render_status;
+            }
+            if kptfile.status.as_ref().is_some_and(|status| *status == Status::default()) {
+                kptfile.status = None;
+            }
+        });
+    }
+}
+
+/// Makes a tree say what `new` says where that differs from `old`, which it says now. The types decide how deep
+/// trees are, so recursing is fine.
+fn update(node: &mut Node, old: &Node, new: &Node) {
+    if old.same_value(new) {
+        return;
+    }
+    match (node.kind(), new.kind()) {
+        (Kind::Mapping, Kind::Mapping) => update_mapping(node, old, new),
+        (Kind::Sequence, Kind::Sequence) => update_sequence(node, old, new),
+        _ => {
+            let mut value = new.clone();
+            value.fill_comments_from(node);
+            if is_quoted(node) && value.scalar().is_some_and(|text| !text.contains('\n')) {
+                value.set_scalar_style(node.scalar_style());
+            }
+            *node = value;
+        }
+    }
+}
+
+fn is_quoted(node: &Node) -> bool {
+    matches!(node.scalar_style(), ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted)
+}
+
+fn update_mapping(node: &mut Node, old: &Node, new: &Node) {
+    node.retain_pairs(|pair| {
+        let key = text(&pair.key);
+        new.contains_key(key) || !old.contains_key(key)
+    });
+    let mut previous: Option<usize> = None;
+    for pair in new.pairs() {
+        let key = text(&pair.key);
+        let at = node.pairs().iter().position(|other| text(&other.key) == key);
+        previous = Some(match at {
+            Some(at) => {
+                let missing = Node::default();
+                if let Some(value) = node.pairs_mut().and_then(|pairs| pairs.get_mut(at)) {
+                    update(&mut value.value, old.get(key).unwrap_or(&missing), &pair.value);
+                }
+                at
+            }
+            // A new field goes behind the one that the schema has before it.
+            None => {
+                let at = previous.map_or(0, |at| at + 1);
+                node.insert_pair(at, Pair { key: pair.key.clone(), value: pair.value.clone() });
+                at
+            }
+        });
+    }
+}
+
+fn update_sequence(node: &mut Node, old: &Node, new: &Node) {
+    let mut rest: Vec<Option<(Node, &Node)>> = match node.items_mut() {
+        Some(items) => std::mem::take(items).into_iter().zip(old.items()).map(Some).collect(),
+        None => return,
+    };
+    let mut items = Vec::with_capacity(new.len());
+    for value in new.items() {
+        let same = |entry: &Option<(Node, &Node)>| {
+            entry.as_ref().is_some_and(|(_, old)| {
+                if value.is_scalar() { old.same_value(value) } else { names(old, value) }
+            })
+        };
+        items.push(match rest.iter_mut().find(|entry| same(entry)).and_then(Option::take) {
+            Some((mut item, old)) => {
+                update(&mut item, old, value);
+                item
+            }
+            None => value.clone(),
+        });
+    }
+    if let Some(slot) = node.items_mut() {
+        *slot = items;
+    }
+}
+
+/// Whether both entries of a list are about the same thing.
+fn names(old: &Node, new: &Node) -> bool {
+    let keys = ["name", "type", "conditionType", "image", "exec"];
+    let key = keys.iter().find(|key| old.contains_key(key) || new.contains_key(key));
+    match key {
+        Some(key) => old.get(key).map(text) == new.get(key).map(text),
+        None => old.same_value(new),
+    }
+}

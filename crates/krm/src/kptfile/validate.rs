@@ -1,0 +1,148 @@
+//! What the schema cannot say about a pipeline. The texts are kpt's.
+
+use std::fmt;
+
+use super::{Function, Kptfile, image};
+use crate::document::{self, Reading};
+use crate::path::clean;
+use crate::resource::Resource;
+
+/// A field that cannot stay as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ValidateError {
+    /// Which field.
+    pub field: String,
+    /// What it says; empty if that does not matter.
+    pub value: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for ValidateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, value, reason } = self;
+        writeln!(f, "Kptfile is invalid:\nField: `{field}`")?;
+        if !value.is_empty() {
+            writeln!(f, "Value: {value:?}")?;
+        }
+        writeln!(f, "Reason: {reason}")
+    }
+}
+
+/// Checks that an image reference follows the grammar.
+///
+/// # Errors
+/// With kpt's text.
+pub fn check_image(reference: &str) -> Result<(), String> {
+    image::check(reference)
+        .map_err(|reason| format!("function image reference {reference:?} is invalid: {reason}"))
+}
+
+impl Kptfile {
+    /// Checks each function of the pipeline, mutators first, up to the first problem.
+    ///
+    /// `open` gives the content of a file of the package by its path, or the reason why there is none as kpt
+    /// would word it (`open /pkg/fn.yaml: no such file or directory`).
+    ///
+    /// # Errors
+    /// With the first field that cannot stay as it is.
+    pub fn validate(&self, open: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Result<(), ValidateError> {
+        self.steps().try_for_each(|(list, index, function)| {
+            function.problem(open).map_or(Ok(()), |(suffix, value, reason)| {
+                Err(ValidateError { field: format!("pipeline.{list}s[{index}]{suffix}"), value, reason })
+            })
+        })
+    }
+
+    /// Checks that every `configPath` is among the package's own resources, given as a question.
+    ///
+    /// # Errors
+    /// With a line for each that is not.
+    pub fn check_config_paths(&self, is_own: &dyn Fn(&str) -> bool) -> Result<(), String> {
+        let missing: Vec<String> = self
+            .steps()
+            .filter(|(_, _, function)| !function.config_path.is_empty() && !is_own(&clean(&function.config_path)))
+            .map(|(list, _, function)| {
+                let (name, path) = (function.display_name(), &function.config_path);
+                format!(
+                    "functionConfig resource for {list} {name:?} is missing from path {path:?}, this also occurs if {path:?} is part of a subpackage"
+                )
+            })
+            .collect();
+        if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
+    }
+
+    /// Every function with `mutator` or `validator` and its place.
+    fn steps(&self) -> impl Iterator<Item = (&'static str, usize, &Function)> {
+        let pipeline = self.pipeline.iter();
+        pipeline.flat_map(|pipeline| {
+            let list = |name, functions: &'_ [Function]| -> Vec<_> {
+                (0..functions.len()).map(|index| (name, index)).collect()
+            };
+            let mutators = list("mutator", &pipeline.mutators).into_iter().zip(&pipeline.mutators);
+            let validators = list("validator", &pipeline.validators).into_iter().zip(&pipeline.validators);
+            mutators.chain(validators).map(|((name, index), function)| (name, index, function))
+        })
+    }
+}
+
+type Problem = (&'static str, String, String);
+
+impl Function {
+    fn problem(&self, open: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Option<Problem> {
+        let here = |reason: &str| Some(("", String::new(), reason.to_owned()));
+        if self.image.is_empty() && self.exec.is_empty() {
+            return here("must specify a functon (`image` or `exec`) to execute");
+        }
+        if !self.image.is_empty() && !self.exec.is_empty() {
+            return here("must not specify both `image` and `exec` at the same time");
+        }
+        if !self.image.is_empty()
+            && let Err(reason) = check_image(&self.image)
+        {
+            return Some((".image", self.image.clone(), reason));
+        }
+        if !self.config_map.is_empty() && !self.config_path.is_empty() {
+            return here(
+                "functionConfig must not specify both `configMap` and `configPath` at the same time",
+            );
+        }
+        if self.config_path.is_empty() {
+            return None;
+        }
+        let outcome = check_path(&self.config_path).and_then(|()| check_config(&self.config_path, open));
+        outcome.err().map(|reason| (".configPath", self.config_path.clone(), reason))
+    }
+}
+
+fn check_path(path: &str) -> Result<(), String> {
+    let cleaned = clean(path);
+    if path.trim().is_empty() {
+        Err("path must not be empty".to_owned())
+    } else if cleaned.starts_with('/') {
+        Err("path must be relative".to_owned())
+    } else if cleaned.contains("..") {
+        Err("path must not be outside the package".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+fn check_config(path: &str, open: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Result<(), String> {
+    let content =
+        open(path).map_err(|cause| format!("failed to open functionConfig from path {path:?}: {cause}"))?;
+    let resources = document::read(&content, &Reading::default())
+        .map_err(|error| format!("failed to read functionConfig {path:?}: {error}"))?;
+    match resources.as_slice() {
+        [] => Err(format!("functionConfig {path:?} must contain one config, got 0")),
+        [only] => check_krm(only).map_err(|missing| format!("functionConfig {path:?}: {missing}")),
+        more => {
+            let count = more.len();
+            Err(format!("functionConfig {path:?} must not contain more than one config, got {count}"))
+        }
+    }
+}
+
+fn check_krm(resource: &Resource) -> Result<(), String> {
+    resource.check_krm().map_err(|missing| missing.to_string())
+}
