@@ -221,15 +221,9 @@ impl std::fmt::Debug for Routes {
 
 /// The library's own refusals, in the codes and words that clients of the original know.
 fn in_grpc_go_words(response: Response, unknown_method: String) -> Response {
-    let Some(code) = response.headers().get("grpc-status").and_then(|code| code.to_str().ok()) else {
-        return response;
-    };
+    let code = response.headers().get("grpc-status").map(|code| Code::from_bytes(code.as_bytes()));
     // Nothing else is looked at: a status of ours may be long, and means what it says.
-    if ![Code::Unimplemented, Code::OutOfRange, Code::ResourceExhausted]
-        .map(|code| code as i32)
-        .iter()
-        .any(|known| code == known.to_string())
-    {
+    if !matches!(code, Some(Code::Unimplemented | Code::OutOfRange | Code::ResourceExhausted)) {
         return response;
     }
     let Some(status) = Status::from_header_map(response.headers()) else { return response };
@@ -242,9 +236,8 @@ fn in_grpc_go_words(response: Response, unknown_method: String) -> Response {
             None => return response,
         },
         (Code::ResourceExhausted, text) if text.starts_with("Error decompressing") => {
-            Status::resource_exhausted(format!(
-                "grpc: received message after decompression larger than max; {SIZE_FLAGS}"
-            ))
+            let text = format!("grpc: received message after decompression larger than max; {SIZE_FLAGS}");
+            Status::resource_exhausted(text)
         }
         _ => return response,
     };
