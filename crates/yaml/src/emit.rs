@@ -66,6 +66,10 @@ pub(crate) struct Quirks {
     pub(crate) leading_tab_unmarked: bool,
     /// A timestamp turns into a string in flow style.
     pub(crate) timestamps_quoted: bool,
+    /// A literal block with a space at the end of a line turns into one double-quoted line.
+    pub(crate) trailing_spaces_quoted: bool,
+    /// A single-quoted text that ends in a line break has its closing quote in the first column.
+    pub(crate) quote_in_first_column: bool,
 }
 
 impl Fidelity {
@@ -81,6 +85,8 @@ impl Fidelity {
             kept_breaks_grow: exact,
             leading_tab_unmarked: exact,
             timestamps_quoted: exact,
+            trailing_spaces_quoted: exact,
+            quote_in_first_column: exact,
         }
     }
 }

@@ -6,6 +6,9 @@ use crate::node::{Kind, Node, Tag};
 use crate::number::format_json;
 use crate::resolve::{Resolved, canonical_timestamp};
 
+/// How many collections may be inside each other.
+const MAX_DEPTH: usize = 1_000;
+
 /// Writes a node as indented JSON.
 ///
 /// Keys are sorted by bytes, non-ASCII text stays, `<`, `>`, `&` and the Unicode line separators are
@@ -13,7 +16,8 @@ use crate::resolve::{Resolved, canonical_timestamp};
 ///
 /// # Errors
 /// On infinities and not-a-number, keys below the root that are no strings, a key that occurs twice,
-/// or aliases beyond the limits.
+/// aliases beyond the limits, or more than 1,000 collections inside each other: every line is
+/// indented by its depth, so the text grows with the square of it.
 pub fn to_json(node: &Node) -> Result<String, Error> {
     let budget = Budget::default();
     let mut out = String::new();
@@ -56,6 +60,14 @@ fn indent(out: &mut String, depth: usize) {
     }
 }
 
+fn descend(depth: &mut usize) -> Result<(), Error> {
+    *depth += 1;
+    if *depth > MAX_DEPTH {
+        return Err(Error::new(format!("json: exceeded max depth of {MAX_DEPTH}")));
+    }
+    Ok(())
+}
+
 fn write_value<'a>(
     mut node: &'a Node,
     mut in_alias: bool,
@@ -75,7 +87,7 @@ fn write_value<'a>(
         Kind::Sequence if node.is_empty() => out.push_str("[]"),
         Kind::Sequence => {
             out.push('[');
-            *depth += 1;
+            descend(depth)?;
             stack.push(Step::Close(']'));
             for (at, item) in node.items().iter().enumerate().rev() {
                 stack.push(Step::Value { node: item, in_alias });
@@ -93,7 +105,7 @@ fn write_value<'a>(
                 return Ok(());
             }
             out.push('{');
-            *depth += 1;
+            descend(depth)?;
             stack.push(Step::Close('}'));
             for (at, (key, value)) in pairs.iter().enumerate().rev() {
                 stack.push(Step::Value { node: value, in_alias });
@@ -167,6 +179,15 @@ mod tests {
         assert!(json("a: .nan").is_err());
         assert!(json("a: {1: 2}").is_err());
         assert_eq!(json("a: 2001-1-2").expect("valid"), "{\n  \"a\": \"2001-01-02T00:00:00Z\"\n}\n");
+    }
+
+    #[test]
+    fn depth_is_limited_as_indentation_grows_with_it() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(json(&nested(MAX_DEPTH)).is_ok());
+        let error = json(&nested(MAX_DEPTH + 1)).expect_err("too deep");
+        assert_eq!(error.to_string(), "yaml: json: exceeded max depth of 1000");
+        assert!(json(&format!("a: {}", nested(MAX_DEPTH))).is_err());
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub fn resolve(text: &str) -> Resolved {
     let Some(&first) = text.as_bytes().first() else { return Resolved::Null };
     match first {
         b'0'..=b'9' | b'+' | b'-' => number_or_timestamp(text, true),
-        b'.' => word(text).or_else(|| finite(text)).unwrap_or(Resolved::Str),
+        b'.' => word(text).or_else(|| fraction(text)).unwrap_or(Resolved::Str),
         b't' | b'T' | b'f' | b'F' | b'n' | b'N' | b'~' => word(text).unwrap_or(Resolved::Str),
         _ => Resolved::Str,
     }
@@ -206,6 +206,24 @@ fn is_float_form(text: &str) -> bool {
         })
 }
 
+/// A number that starts with its point. Here go-yaml leaves underscores to Go, which allows them only
+/// between two digits.
+fn fraction(text: &str) -> Option<Resolved> {
+    if !text.contains('_') {
+        return finite(text);
+    }
+    let is_digit = |part: Option<char>| part.is_some_and(|c| c.is_ascii_digit());
+    let mut parts = text.split('_').peekable();
+    while let Some(part) = parts.next() {
+        if let Some(next) = parts.peek()
+            && !(is_digit(part.chars().next_back()) && is_digit(next.chars().next()))
+        {
+            return None;
+        }
+    }
+    finite(&text.replace('_', ""))
+}
+
 /// A decimal number that does not overflow to infinity.
 fn finite(text: &str) -> Option<Resolved> {
     let value: f64 = is_float_form(text).then(|| text.parse().ok()).flatten()?;
@@ -248,7 +266,14 @@ mod tests {
         assert_eq!(resolve("08"), Resolved::Float(8.0));
         assert_eq!(resolve("1."), Resolved::Float(1.0));
         assert_eq!(resolve("-.Inf"), Resolved::Float(f64::NEG_INFINITY));
-        assert_eq!(tags(&["1e999", ".e3", ".", "1.2.3", ".5_0", "-", "+", "1e"]), [Tag::Str; 8]);
+        assert_eq!(tags(&["1e999", ".e3", ".", "1.2.3", "-", "+", "1e"]), [Tag::Str; 7]);
+    }
+
+    #[test]
+    fn behind_a_leading_point_underscores_stand_between_digits() {
+        assert_eq!(resolve(".9_7"), Resolved::Float(0.97));
+        assert_eq!(resolve(".1_0e1_0"), Resolved::Float(1e9));
+        assert_eq!(tags(&[".9__7", ".9_", "._9", ".1e_1", ".1_e1", ".1_0e999"]), [Tag::Str; 6]);
     }
 
     #[test]

@@ -22,11 +22,8 @@ use super::{Captured, Command, Environment, Error, Finished, Limits, orphans};
 /// it had to, or until what left the group is given up.
 const PIPE_GRACE: Duration = Duration::from_secs(1);
 
-/// How long most functions take at the most.
-const MOMENTS: Duration = Duration::from_millis(20);
-
-/// How often to look for an exit that must come any moment before waiting for it in earnest.
-const SHORT_LOOKS: usize = 4;
+/// How long a child may do without a listener: a quick one is over by then.
+const MOMENTS: Duration = Duration::from_millis(5);
 
 /// How much is read at a time.
 const CHUNK: usize = 64 * 1024;
@@ -36,7 +33,7 @@ const CHUNK: usize = 64 * 1024;
 pub(super) struct Child {
     leader: Leader,
     stdin: Option<OwnedFd>,
-    stdout: pipe::Receiver,
+    stdout: OwnedFd,
     stderr: OwnedFd,
 }
 
@@ -45,7 +42,7 @@ pub(super) struct Child {
 pub(super) struct Conversation {
     input: Bytes,
     limits: Limits,
-    stdout: BytesMut,
+    stdout: Vec<u8>,
     stderr: Captured,
 }
 
@@ -102,12 +99,8 @@ impl Leader {
 
     /// Returns once the leader has exited.
     async fn exited(&self) -> io::Result<()> {
-        // Its pipes close a moment before its end shows: so near to it, asking again is the cheapest.
-        for _ in 0..SHORT_LOOKS {
-            if self.has_exited()? {
-                return Ok(());
-            }
-            tokio::task::yield_now().await;
+        if self.has_exited()? {
+            return Ok(());
         }
         let pidfd =
             watch(rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::NONBLOCK)?)?;
@@ -151,7 +144,7 @@ impl Leader {
         status
     }
 
-    fn wire(&mut self) -> io::Result<(OwnedFd, pipe::Receiver, OwnedFd)> {
+    fn wire(&mut self) -> io::Result<(OwnedFd, OwnedFd, OwnedFd)> {
         let missing = || io::Error::other("a pipe is missing");
         let stdin = OwnedFd::from(self.process.stdin.take().ok_or_else(missing)?);
         let stdout = OwnedFd::from(self.process.stdout.take().ok_or_else(missing)?);
@@ -159,7 +152,7 @@ impl Leader {
         for pipe in [&stdin, &stdout, &stderr] {
             rustix::io::ioctl_fionbio(pipe, true)?;
         }
-        Ok((stdin, pipe::Receiver::from_owned_fd_unchecked(stdout)?, stderr))
+        Ok((stdin, stdout, stderr))
     }
 }
 
@@ -188,28 +181,24 @@ impl Child {
     /// Feeds the child and listens to it until it has exited and its output has ended.
     ///
     /// All pipes move at once, so it does not matter in which order the child reads and writes, or
-    /// whether it reads at all. Most functions answer within moments and have nothing to say on standard
-    /// error, so that pipe and the exit are watched only once a child has taken longer: until then it
-    /// costs nothing to look at them last.
+    /// whether it reads at all. But a quick child whose input and output fit into the pipes needs nobody
+    /// at their other ends while it runs: it is woken less, and so are we.
     pub(super) async fn converse(&mut self, conversation: &mut Conversation) -> Result<(), Broken> {
         let Self { leader, stdin, stdout, stderr } = self;
         let Conversation { input, limits, stdout: out, stderr: err } = conversation;
-        let mut talk = pin!(async {
-            tokio::try_join!(feed(stdin.take(), input), listen(stdout, out, limits.stdout)).map(drop)
-        });
-        let talked = match timeout(MOMENTS, talk.as_mut()).await {
-            Ok(talked) => {
-                talked?;
-                if drain(stderr, err).map_err(Broken::Pipes)? {
-                    return leader.exited().await.map_err(Broken::Pipes);
-                }
-                true
+        let unsent = send(stdin.take(), input).map_err(Broken::Pipes)?;
+        if unsent.is_none()
+            && let Ok(exited) = timeout(MOMENTS, leader.exited()).await
+        {
+            exited.map_err(Broken::Pipes)?;
+            let (heard, overheard) = (gather(stdout, out, limits.stdout)?, drain(stderr, err)?);
+            if heard && overheard {
+                return Ok(());
             }
-            Err(_) => false,
-        };
+        }
         let pipes = async {
-            let talk = async { if talked { Ok(()) } else { talk.await } };
-            tokio::try_join!(talk, overhear(stderr, err)).map(drop)
+            tokio::try_join!(feed(unsent), listen(stdout, out, limits.stdout), overhear(stderr, err))
+                .map(drop)
         };
         leader.outlasted_by(pipes).await
     }
@@ -234,35 +223,47 @@ impl Child {
     }
 }
 
-async fn feed(stdin: Option<OwnedFd>, input: &[u8]) -> Result<(), Broken> {
-    let Some(stdin) = stdin else { return Ok(()) };
-    // What fits into the pipe goes without waiting, and with most inputs that is all.
-    let written = match rustix::io::write(&stdin, input) {
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        written => written.map_err(io::Error::from),
-    };
-    let ended = match written {
-        Ok(written) if written == input.len() => Ok(()),
-        Ok(written) => {
-            pipe::Sender::from_owned_fd_unchecked(stdin)
-                .map_err(Broken::Pipes)?
-                .write_all(&input[written..])
-                .await
-        }
-        Err(error) => Err(error),
-    };
-    match ended {
-        // A function need not read all of its input, or any.
+/// Writes what fits into the pipe, and gives back the rest with the pipe if there is any.
+fn send(stdin: Option<OwnedFd>, input: &[u8]) -> io::Result<Option<(OwnedFd, &[u8])>> {
+    let Some(stdin) = stdin else { return Ok(None) };
+    match rustix::io::write(&stdin, input) {
+        Ok(written) if written == input.len() => Ok(None),
+        Ok(written) => Ok(Some((stdin, &input[written..]))),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(Some((stdin, input))),
+        // A function need not read its input.
+        Err(Errno::PIPE) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn feed(unsent: Option<(OwnedFd, &[u8])>) -> Result<(), Broken> {
+    let Some((stdin, input)) = unsent else { return Ok(()) };
+    let mut stdin = pipe::Sender::from_owned_fd_unchecked(stdin).map_err(Broken::Pipes)?;
+    match stdin.write_all(input).await {
+        // A function need not read all of its input.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Broken::Pipes(error)),
         _ => Ok(()),
     }
 }
 
-async fn listen(stdout: &mut pipe::Receiver, output: &mut BytesMut, limit: usize) -> Result<(), Broken> {
+/// Takes what is there on standard output now, and tells whether that was the end of it.
+fn gather(stdout: &OwnedFd, output: &mut Vec<u8>, limit: usize) -> Result<bool, Broken> {
     loop {
-        if output.capacity() == output.len() {
-            output.reserve(CHUNK.max(output.len()));
+        make_room(output);
+        match rustix::io::read(stdout, rustix::buffer::spare_capacity(output)) {
+            Ok(0) => return Ok(true),
+            Ok(_) if output.len() > limit => return Err(Broken::TooMuchOutput),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(error) => return Err(Broken::Pipes(error.into())),
         }
+    }
+}
+
+async fn listen(stdout: &OwnedFd, output: &mut Vec<u8>, limit: usize) -> Result<(), Broken> {
+    let mut stdout = receiver(stdout)?;
+    loop {
+        make_room(output);
         if stdout.read_buf(output).await.map_err(Broken::Pipes)? == 0 {
             return Ok(());
         }
@@ -272,8 +273,14 @@ async fn listen(stdout: &mut pipe::Receiver, output: &mut BytesMut, limit: usize
     }
 }
 
+fn make_room(output: &mut Vec<u8>) {
+    if output.capacity() == output.len() {
+        output.reserve(CHUNK.max(output.len()));
+    }
+}
+
 /// Takes what is there on standard error now, and tells whether that was the end of it.
-fn drain(stderr: &OwnedFd, captured: &mut Captured) -> io::Result<bool> {
+fn drain(stderr: &OwnedFd, captured: &mut Captured) -> Result<bool, Broken> {
     let mut chunk = [0; 4096];
     // No more than a pipe holds: somebody may go on writing for ever.
     for _ in 0..CHUNK / chunk.len() {
@@ -282,15 +289,14 @@ fn drain(stderr: &OwnedFd, captured: &mut Captured) -> io::Result<bool> {
             Ok(count) => captured.push(&chunk[..count]),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => break,
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(Broken::Pipes(error.into())),
         }
     }
     Ok(false)
 }
 
 async fn overhear(stderr: &OwnedFd, captured: &mut Captured) -> Result<(), Broken> {
-    let stderr = stderr.try_clone().and_then(pipe::Receiver::from_owned_fd_unchecked);
-    let mut stderr = stderr.map_err(Broken::Pipes)?;
+    let mut stderr = receiver(stderr)?;
     let mut chunk = BytesMut::with_capacity(CHUNK / 4);
     loop {
         chunk.clear();
@@ -301,18 +307,22 @@ async fn overhear(stderr: &OwnedFd, captured: &mut Captured) -> Result<(), Broke
     }
 }
 
+fn receiver(pipe: &OwnedFd) -> Result<pipe::Receiver, Broken> {
+    pipe.try_clone().and_then(pipe::Receiver::from_owned_fd_unchecked).map_err(Broken::Pipes)
+}
+
 // === impl Conversation ===
 
 impl Conversation {
     pub(super) fn new(input: Bytes, limits: Limits) -> Self {
         // Most functions give back about what they got.
         let expected = (input.len() + input.len() / 8 + 4096).min(limits.stdout.saturating_add(1));
-        let stdout = BytesMut::with_capacity(expected);
+        let stdout = Vec::with_capacity(expected);
         Self { input, limits, stdout, stderr: Captured::new(limits.stderr) }
     }
 
     pub(super) fn finish(self, status: ExitStatus) -> Finished {
-        Finished { status, stdout: self.stdout.freeze(), stderr: self.stderr }
+        Finished { status, stdout: self.stdout.into(), stderr: self.stderr }
     }
 }
 

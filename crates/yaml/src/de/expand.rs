@@ -169,7 +169,7 @@ pub(crate) fn merged_pairs<'a>(node: &'a Node, budget: &Budget) -> Result<Vec<(&
     if merged.len() == pairs.len() {
         return Ok(merged);
     }
-    let mut seen: HashSet<&str> = own().filter_map(|pair| pair.key.scalar()).collect();
+    let mut seen: HashSet<Name<'_>> = own().filter_map(|pair| Name::of(&pair.key)).collect();
     // The last merge key counts, as in go-yaml.
     let source = pairs.iter().rev().find(|pair| is_merge(&pair.key)).map(|pair| &pair.value);
     let mut waiting: Vec<(&Node, bool)> = source.map(|source| (source, true)).into_iter().collect();
@@ -187,7 +187,7 @@ pub(crate) fn merged_pairs<'a>(node: &'a Node, budget: &Budget) -> Result<Vec<(&
                     budget.spend(true)?;
                     if is_merge(&pair.key) {
                         waiting.push((&pair.value, true));
-                    } else if pair.key.scalar().is_none_or(|key| seen.insert(key)) {
+                    } else if Name::of(&pair.key).is_none_or(|name| seen.insert(name)) {
                         merged.push((&pair.key, &pair.value));
                     }
                 }
@@ -196,6 +196,19 @@ pub(crate) fn merged_pairs<'a>(node: &'a Node, budget: &Budget) -> Result<Vec<(&
         }
     }
     Ok(merged)
+}
+
+/// What tells the keys of merged mappings apart: their text, but null is not the empty string.
+#[derive(PartialEq, Eq, Hash)]
+enum Name<'a> {
+    Null,
+    Text(&'a str),
+}
+
+impl<'a> Name<'a> {
+    fn of(key: &'a Node) -> Option<Self> {
+        key.scalar().map(|text| if key.is_null() { Self::Null } else { Self::Text(text) })
+    }
 }
 
 fn is_merge(key: &Node) -> bool {

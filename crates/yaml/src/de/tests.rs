@@ -109,3 +109,12 @@ fn binary_values_are_decoded() {
     assert_eq!(texts, ["hello", "hello!"]);
     assert!(from_str::<Vec<String>>("- !!binary a\n").is_err());
 }
+
+#[test]
+fn a_null_key_does_not_hide_a_merged_key_without_text() {
+    let node =
+        crate::parse_first("base: &base {'': 1, ~: 2}\nall:\n  ? \n  : 3\n  <<: *base\n").expect("valid");
+    let root = node.expect("a document").root;
+    let all: BTreeMap<Option<String>, i64> = from_node(root.get("all").expect("present")).expect("decodes");
+    assert_eq!(all, BTreeMap::from([(None, 3), (Some(String::new()), 1)]));
+}

@@ -12,6 +12,8 @@ pub(super) struct Allowed {
     pub(super) plain_in_block: bool,
     pub(super) single_quoted: bool,
     pub(super) block: bool,
+    /// The same, if a line may end in a space.
+    pub(super) block_but_for_spaces: bool,
 }
 
 /// Where a scalar stands, as far as its style depends on it.
@@ -63,6 +65,7 @@ pub(super) fn analyze(text: &str, quirks: Quirks) -> Allowed {
             plain_in_block: true,
             single_quoted: true,
             block: false,
+            block_but_for_spaces: false,
         };
     };
     let mut in_flow_only = false;
@@ -129,6 +132,7 @@ pub(super) fn analyze(text: &str, quirks: Quirks) -> Allowed {
         plain_in_block: !quotes_needed,
         single_quoted: !(space_after_break || space_before_break || tabs || special),
         block: !(after_space || space_before_break || special),
+        block_but_for_spaces: !special,
     }
 }
 
@@ -176,7 +180,7 @@ impl Writer {
         self.indention = false;
     }
 
-    pub(super) fn write_single_quoted(&mut self, text: &str) {
+    pub(super) fn write_single_quoted(&mut self, text: &str, quirks: Quirks) {
         self.indicator("'");
         let mut after_break = false;
         for piece in text.split_inclusive(is_break_char) {
@@ -196,6 +200,9 @@ impl Writer {
                 self.write_break(c);
                 after_break = true;
             }
+        }
+        if after_break && !quirks.quote_in_first_column {
+            self.write_indent();
         }
         self.closing_indicator("'");
     }

@@ -36,7 +36,6 @@ const VECTORS: &[(u32, &str, &str)] = &[
     (24, "a: |-\n  x\nb: |+\n  y\n\nc: |\n  z\n", ""),
     (25, "a: |\n\n  x\n", "a: |2\n\n  x\n"),
     (26, "a: |\nb: 1\n", "a: \"\"\nb: 1\n"),
-    (27, "a: |\n  x \n  y\n", "a: \"x \\ny\\n\"\n"),
     (29, "a: >-\n  x\n  y\n", "a: >-\n  x y\n"),
     (31, "a: | # c\n  x\n", ""),
     (32, "# h\n\na: 1\n", ""),
@@ -77,6 +76,7 @@ const DAMAGED_UPSTREAM: &[(u32, &str, &str, &str)] = &[
         "a: &x {b: 1}\nc:\n  !!merge <<: *x\n",
         "a: &x {b: 1}\nc:\n  <<: *x\n",
     ),
+    (27, "a: |\n  x \n  y\n", "a: \"x \\ny\\n\"\n", "a: |\n  x \n  y\n"),
     (28, "a: >\n  x\n  y\n\n  z\n", "a: >\n  x y\n\n  z\n\n", "a: >\n  x y\n\n  z\n"),
     (30, "a: >-\n  x\n    y\n  z\n", "a: >-\n  x\n\n    y\n  z\n", "a: >-\n  x\n    y\n  z\n"),
     (44, "a: # k\n  {b: 1}\n", "a: {b: 1}\n", "a: {b: 1} # k\n"),
@@ -88,6 +88,16 @@ const DAMAGED_UPSTREAM: &[(u32, &str, &str, &str)] = &[
     (75, "a: |2\n  \tx\n", "a: |\n  \tx\n", "a: |2\n  \tx\n"),
     (76, "a: [ # c\n  1]\n", "a: [1]\n", "a: [\n  # c\n  1]\n"),
     (77, "a: # k\n  x # v\n", "a: x # v\n", "# k\na: x # v\n"),
+    (78, "a: 'x\n\n  y\n\n  '\n", "a: 'x\n\n  y\n\n'\n", "a: 'x\n\n  y\n\n  '\n"),
+    (79, "a: |-\n  x\n   \n  y \n", "a: \"x\\n \\ny \"\n", "a: |-\n  x\n   \n  y \n"),
+    (81, "a: !!null ''\n? !!null\n: b\n", "a: !!null ''\n!!null '': b\n", "a: !!null ''\n!!null '': b\n"),
+    (
+        82,
+        "a: 'x\n\n  '\nb:\n- '\n\n\n  y'\n",
+        "a: 'x\n\n'\nb:\n- '\n\n\n  y'\n",
+        "a: 'x\n\n  '\nb:\n- '\n\n\n  y'\n",
+    ),
+    (80, "r:\n  # e\n  s\n# f\nx:\n", "r: s\n# f\nx:\n", "r: s\n# e\n# f\nx:\n"),
 ];
 
 #[test]

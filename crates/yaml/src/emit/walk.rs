@@ -19,6 +19,8 @@ pub(super) struct Walker<'a> {
     quirks: Quirks,
     waiting: Waiting<'a>,
     frames: Vec<Frame<'a>>,
+    /// What the last scalar or alias left on its line.
+    last_leaf: Leaf,
     /// The node written last was a key or a value.
     in_mapping: bool,
     flow_level: usize,
@@ -40,6 +42,16 @@ struct Frame<'a> {
     /// What stands below the last key.
     tail: &'a str,
     role: Role,
+}
+
+/// What a scalar or alias leaves behind: a comment below something empty belongs to what follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaf {
+    Text,
+    /// Nothing, behind a key and its colon.
+    EmptyValue,
+    /// Nothing, behind a sign that takes no comment on its line.
+    EmptyEntry,
 }
 
 /// How a node hangs in the tree, as far as the layout depends on it.
@@ -67,6 +79,7 @@ impl<'a> Walker<'a> {
             quirks: options.fidelity.quirks(),
             waiting: Waiting::new(left_over),
             frames: Vec::new(),
+            last_leaf: Leaf::Text,
             in_mapping: false,
             flow_level: 0,
         }
@@ -98,7 +111,11 @@ impl<'a> Walker<'a> {
         while let Some(frame) = self.frames.pop() {
             self.step(frame);
         }
-        if !self.quirks.careless_comments {
+        if !self.quirks.careless_comments && !self.waiting.head.is_empty() {
+            // Below an empty value it is read as the document's own comment.
+            if self.last_leaf != Leaf::Text {
+                self.writer.foot_indent = 0;
+            }
             self.write_head();
         }
         if !foot.is_empty() {
@@ -321,6 +338,7 @@ impl<'a> Walker<'a> {
 
     fn close_flow(&mut self, frame: &Frame<'a>, bracket: &str) {
         self.writer.closing_indicator(bracket);
+        self.last_leaf = Leaf::Text;
         if !self.holds_comment_back(frame.role) {
             self.write_line();
             self.write_foot();
@@ -336,6 +354,7 @@ impl<'a> Walker<'a> {
             Content::Alias(alias) => {
                 self.writer.indicator("*");
                 self.writer.write(&alias.name);
+                self.last_leaf = Leaf::Text;
             }
             Content::Scalar(text) => self.write_scalar(node, text, role),
             Content::Sequence(_) | Content::Mapping(_) => {

@@ -71,8 +71,8 @@ impl Node {
 
     /// Sets the value of a key, at its place if it exists, else at the end.
     ///
-    /// A replaced value hands its comments on, and its style if both are of the same kind, as field
-    /// setters of kyaml do. Null and other non-mappings become a mapping first.
+    /// A replaced value hands on its style if both are of the same kind, as field setters of kyaml do.
+    /// Its comments stay too, where the new value has none; kyaml drops them. Null and other non-mappings become a mapping first.
     pub fn set(&mut self, key: &str, mut value: Node) {
         if let Some(old) = self.get_mut(key) {
             value.fill_comments_from(old);

@@ -61,7 +61,7 @@ impl Parser<'_> {
                 shell.set_head_comment(comments.head);
                 if !self.exact {
                     self.pending.add_head(comments.line);
-                    shell.set_foot_comment(comments.foot);
+                    shell.set_foot_comment(without_gaps(comments.foot));
                 }
             }
             Collection::BlockSequence | Collection::BlockMapping => {
@@ -165,7 +165,18 @@ impl Parser<'_> {
         match kind {
             TokenKind::Key => {
                 self.take();
-                let empty = matches!(self.peek()?.0, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd);
+                let exact = self.exact;
+                let next = self.peek()?.0;
+                if matches!(next, TokenKind::Value) && !exact {
+                    // The original hands what stands between `?` and `:` on to the value.
+                    let head = self.pending.take_head();
+                    self.child(frame, true, start.next(), true, true)?;
+                    if let Some(key) = self.nodes.last_mut().filter(|_| !head.is_empty()) {
+                        key.set_head_comment(head);
+                    }
+                    return Ok(());
+                }
+                let empty = matches!(next, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd);
                 self.child(frame, empty, start.next(), true, true)
             }
             TokenKind::BlockEnd => {
@@ -296,13 +307,17 @@ impl Parser<'_> {
     }
 
     /// Fills the node with its children. Of the comments at its end it keeps those behind and below.
-    fn close(&mut self, frame: Frame, comments: Taken) {
+    fn close(&mut self, frame: Frame, mut comments: Taken) {
         let mut node = frame.shell;
-        let foot = if self.exact { comments.foot } else { comments.head.joined_with(comments.foot) };
+        let empty_flow = frame.collection.is_flow() && self.nodes.len() == frame.base;
+        if empty_flow && !self.exact && comments.line.is_empty() && !comments.head.contains('\n') {
+            comments.line = comments.head.take();
+        }
+        let foot = if self.exact { comments.foot } else { below(comments.head, comments.foot) };
         if !(comments.line.is_empty() && foot.is_empty()) {
             let extras = node.extras_mut();
             extras.line = comments.line;
-            extras.foot = extras.foot.take().joined_with(foot);
+            extras.foot = below(extras.foot.take(), foot);
         }
         if frame.collection == Collection::BlockMapping
             && !node.comments().foot.is_empty()
@@ -354,6 +369,19 @@ impl Parser<'_> {
     /// Puts a comment below a waiting key; one that is there already gives way in go-yaml.
     fn move_foot(&mut self, foot: Text, key: usize) {
         let extras = self.nodes[key].extras_mut();
-        extras.foot = if self.exact { foot } else { extras.foot.take().joined_with(foot) };
+        extras.foot = if self.exact { foot } else { below(extras.foot.take(), foot) };
     }
+}
+
+/// Comments from two places as one below a node, without the empty lines at which it would end.
+fn below(first: Text, second: Text) -> Text {
+    if first.is_empty() { second } else { without_gaps(first.joined_with(second)) }
+}
+
+fn without_gaps(comment: Text) -> Text {
+    if !comment.contains("\n\n") && !comment.ends_with('\n') {
+        return comment;
+    }
+    let lines = comment.lines().filter(|line| !line.is_empty());
+    Text::from(lines.collect::<Vec<_>>().join("\n"))
 }

@@ -76,6 +76,10 @@ impl Pending {
         }
     }
 
+    pub(super) fn take_head(&mut self) -> Text {
+        self.head.take()
+    }
+
     pub(super) fn head_length(&self) -> usize {
         self.head.len()
     }

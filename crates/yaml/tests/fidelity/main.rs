@@ -22,6 +22,7 @@ mod properties;
 mod random;
 mod recorded;
 mod recording;
+mod same;
 mod scalars;
 mod shrink;
 mod subject;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use loggia_yaml::{Document, Node, SequenceStyle};
+use loggia_yaml::{Document, ParseOptions, SequenceStyle, parse_all_with};
 
 use crate::generator::{Kind, document};
 use crate::mutator::mutate;
 use crate::oracle::Answer;
 use crate::random::Random;
+use crate::same::same_values;
 use crate::shrink::shrink;
 use crate::{cases, setting, subject};
 
@@ -29,12 +30,20 @@ impl fmt::Display for Failure {
     }
 }
 
+/// As the default mode reads, and as the original does, which leaves fewer comments and in other places.
+const READINGS: [ParseOptions; 2] =
+    [ParseOptions { exact: false, unique_keys: false }, ParseOptions { exact: true, unique_keys: false }];
+
 /// Reading what was written gives the same values, and writing that again the same bytes.
 fn holds(text: &[u8]) -> Result<(), Failure> {
-    let Ok(documents) = subject::parse(text) else { return Ok(()) };
+    READINGS.into_iter().try_for_each(|reading| holds_as_read(text, reading))
+}
+
+fn holds_as_read(text: &[u8], reading: ParseOptions) -> Result<(), Failure> {
+    let Ok(documents) = parse_all_with(text, reading) else { return Ok(()) };
     for sequences in [SequenceStyle::Compact, SequenceStyle::Wide] {
         let once = subject::emit(&documents, sequences);
-        let again = subject::parse(once.as_bytes())
+        let again = parse_all_with(once.as_bytes(), reading)
             .map_err(|error| Failure::Damaged(format!("wrote {once:?}, which does not parse: {error}")))?;
         if !same_values(&documents, &again) {
             return Err(Failure::Damaged(format!("wrote {once:?}, which holds other values")));
@@ -52,40 +61,6 @@ fn the_original_is_unsettled_too(text: &[u8], sequences: SequenceStyle) -> bool 
     let mode = if sequences == SequenceStyle::Wide { "nodes:wide" } else { "nodes:compact" };
     let Answer::Text(once) = subject::ask(mode, &[text]) else { return false };
     subject::ask(mode, &[&once]) != Answer::Text(once)
-}
-
-/// Whether both streams hold the same values. A document without content may come and go, and a null may be spelled
-/// out.
-fn same_values(left: &[Document], right: &[Document]) -> bool {
-    let full = |documents: &[Document]| {
-        documents.iter().filter(|document| !document.is_empty()).cloned().collect::<Vec<_>>()
-    };
-    let (left, right) = (full(left), full(right));
-    left.len() == right.len()
-        && left.iter().zip(&right).all(|(left, right)| same_value(&left.root, &right.root))
-}
-
-fn same_value(left: &Node, right: &Node) -> bool {
-    let mut waiting = vec![(left, right)];
-    while let Some((left, right)) = waiting.pop() {
-        let same = left.kind() == right.kind()
-            && left.len() == right.len()
-            && left.anchor() == right.anchor()
-            && left.alias_name() == right.alias_name()
-            && (left.is_null() && right.is_null()
-                || left.tag_text() == right.tag_text() && left.scalar() == right.scalar());
-        if !same {
-            return false;
-        }
-        waiting.extend(left.items().iter().zip(right.items()));
-        waiting.extend(
-            left.pairs()
-                .iter()
-                .zip(right.pairs())
-                .flat_map(|(left, right)| [(&left.key, &right.key), (&left.value, &right.value)]),
-        );
-    }
-    true
 }
 
 /// Fails on any damage, and when more than one text in 1,000 has not settled.
@@ -139,7 +114,14 @@ fn what_is_read_from_a_faulty_text_is_written_just_as_well() {
 
 /// Whether a text holds what the default mode writes another way although nothing is lost: see
 /// `docs/yaml-fidelity.md`, "Differences on purpose".
-fn is_spelled_otherwise(text: &str) -> bool {
+fn is_spelled_otherwise(text: &str, exact: &Answer) -> bool {
+    // A literal with a space at the end of a line; a single-quoted text that ends in a line break.
+    let blank_end = text.contains('|') && text.lines().any(|line| line.ends_with(' '));
+    let quote_in_first_column =
+        matches!(exact, Answer::Text(out) if out.windows(2).any(|pair| pair == b"\n'"));
+    if blank_end || quote_in_first_column {
+        return true;
+    }
     const SIGNS: &[&str] =
         &[">", "{", "[", "<<", "\\U", "\u{2028}", "\u{2029}", "\\u2028", "\\L", "\\P", "feff", "\u{feff}"];
     SIGNS.iter().any(|sign| text.contains(sign)) || text.chars().any(|c| c > '\u{ffff}')
@@ -206,7 +188,7 @@ fn relation(text: &[u8]) -> Relation {
     let exact = subject::ask("nodes:compact", &[text]);
     if exact == subject::ask("faithful:compact", &[text]) {
         Relation::Same
-    } else if is_spelled_otherwise(&String::from_utf8_lossy(text)) {
+    } else if is_spelled_otherwise(&String::from_utf8_lossy(text), &exact) {
         Relation::SpelledOtherwise
     } else if is_damaged(text, &exact) {
         Relation::SavedFromDamage
@@ -226,12 +208,12 @@ fn the_default_mode_is_kyamls_wherever_kyaml_does_no_damage() {
             astray.push(shrink(&text, 2000, |candidate| self::relation(candidate) == Relation::Astray));
         }
     }
-    eprintln!("default mode beside kyaml: {count:?}");
     let shown: Vec<_> = astray
         .iter()
         .map(|text| [text.clone(), output("nodes:compact", text), output("faithful:compact", text)])
         .map(|texts| texts.map(|text| String::from_utf8_lossy(&text).into_owned()))
         .collect();
+    eprintln!("default mode beside kyaml: {count:?} {shown:?}");
     let total: usize = count.values().sum();
     assert!(count.get(&Relation::Astray).unwrap_or(&0) * 1000 <= total, "input, kyaml, Loggia: {shown:#?}");
 }
@@ -243,13 +225,17 @@ fn output(mode: &str, text: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Whether some comment is in the text less often than in what was read, whichever way it is read.
 fn loses_a_comment(text: &[u8]) -> bool {
-    let Ok(documents) = subject::parse(text) else { return false };
-    let written = subject::emit(&documents, SequenceStyle::Compact);
-    comment_lines(&documents).iter().any(|line| !written.contains(line.as_str()))
+    READINGS.into_iter().any(|reading| {
+        let Ok(documents) = parse_all_with(text, reading) else { return false };
+        let written = subject::emit(&documents, SequenceStyle::Compact);
+        let lines = comment_lines(&documents);
+        let all = lines.join("\n");
+        lines.iter().any(|line| written.matches(line.as_str()).count() < all.matches(line.as_str()).count())
+    })
 }
 
-/// At most one text in 1,000 may lose a comment; `docs/yaml-fidelity.md` lists where.
 #[test]
 fn no_comment_is_lost() {
     let mut count = 0;
@@ -262,7 +248,7 @@ fn no_comment_is_lost() {
         .map(|texts| texts.map(|text| String::from_utf8_lossy(&text).into_owned()))
         .collect();
     eprintln!("comments: {count} texts, {} lose one {shown:?}", lost.len());
-    assert!(lost.len() * 1000 <= count, "{} of {count} texts; input, output: {shown:#?}", lost.len());
+    assert!(lost.is_empty(), "{} of {count} texts; input, output: {shown:#?}", lost.len());
 }
 
 #[test]

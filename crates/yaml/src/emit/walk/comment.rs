@@ -6,7 +6,7 @@
 //! [`careless_comments`](super::Quirks::careless_comments) decides.
 
 use super::leaf::has_properties;
-use super::{Role, Walker};
+use super::{Leaf, Role, Walker};
 use crate::node::{Kind, Node};
 
 /// Comments on their way to the page.
@@ -31,20 +31,15 @@ pub(in crate::emit) struct LeftOver {
     key_line: String,
 }
 
-/// Comment lines, perhaps from two places.
+/// Comment lines, perhaps from several places: above a value, which has no room for them, above the
+/// next key, and behind that key.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Lines<'a>(pub(super) &'a str, &'a str);
-
-impl Lines<'_> {
-    pub(super) fn is_empty(self) -> bool {
-        self.0.is_empty() && self.1.is_empty()
-    }
-}
+pub(super) struct Lines<'a>([&'a str; 3]);
 
 impl<'a> Waiting<'a> {
     pub(super) fn new(left_over: &'a LeftOver) -> Self {
         Self {
-            head: Lines(&left_over.head, ""),
+            head: Lines::new(&left_over.head),
             line: &left_over.line,
             foot: &left_over.foot,
             tail: &left_over.tail,
@@ -54,7 +49,7 @@ impl<'a> Waiting<'a> {
 
     pub(super) fn into_left_over(self) -> LeftOver {
         LeftOver {
-            head: self.head.0.to_owned(),
+            head: self.head.joined(),
             line: self.line.to_owned(),
             foot: self.foot.to_owned(),
             tail: self.tail.to_owned(),
@@ -70,7 +65,23 @@ impl<'a> Waiting<'a> {
 
 impl<'a> Lines<'a> {
     pub(super) fn new(lines: &'a str) -> Self {
-        Self(lines, "")
+        Self([lines, "", ""])
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0.iter().all(|lines| lines.is_empty())
+    }
+
+    /// Adds lines below those that wait already.
+    fn push(&mut self, lines: &'a str) {
+        if let Some(free) = self.0.iter_mut().find(|waiting| waiting.is_empty()) {
+            *free = lines;
+        }
+    }
+
+    fn joined(self) -> String {
+        let parts: Vec<_> = self.0.into_iter().filter(|lines| !lines.is_empty()).collect();
+        parts.join("\n")
     }
 }
 
@@ -88,7 +99,10 @@ impl<'a> Walker<'a> {
     pub(super) fn expect_start(&mut self, node: &'a Node, tail: &'a str, is_key: bool) {
         let comments = node.comments();
         if !comments.head.is_empty() {
-            self.waiting.head = Lines(comments.head, "");
+            if self.quirks.careless_comments {
+                self.waiting.head = Lines::default();
+            }
+            self.waiting.head.push(comments.head);
         }
         let ends_later = matches!(node.kind(), Kind::Sequence | Kind::Mapping);
         if !ends_later {
@@ -117,8 +131,10 @@ impl<'a> Walker<'a> {
             self.writer.write_comment(tail);
             self.writer.foot_indent = self.writer.indent.max(0);
         }
-        let Lines(above, below) = std::mem::take(&mut self.waiting.head);
-        for lines in [above, below] {
+        if self.waiting.head.is_empty() {
+            return;
+        }
+        for lines in std::mem::take(&mut self.waiting.head).0 {
             if !lines.is_empty() {
                 self.writer.write_indent();
                 self.writer.write_comment(lines);
@@ -137,13 +153,17 @@ impl<'a> Walker<'a> {
     }
 
     /// A block has no line of its own to write a comment behind; unless it is to wait for the next
-    /// node, it goes behind what was written last, or else on a line of its own.
+    /// node, it goes behind what was written last, or else on a line of its own; but below something
+    /// empty it would be read as standing above what follows, so it waits for that.
     pub(super) fn flush_line_of_block(&mut self) {
         if self.quirks.careless_comments || self.waiting.line.is_empty() {
             return;
         }
-        if self.writer.column > 0 {
+        if self.writer.column > 0 && self.last_leaf != Leaf::EmptyEntry {
             return self.write_line();
+        }
+        if self.last_leaf != Leaf::Text {
+            return self.waiting.head.push(std::mem::take(&mut self.waiting.line));
         }
         self.writer.write_indent();
         self.writer.write_comment(std::mem::take(&mut self.waiting.line));
@@ -175,7 +195,8 @@ impl<'a> Walker<'a> {
     pub(super) fn lift_key_comment(&mut self, value: &Node) {
         let crowded = has_rival_comment(value) || (self.flow_level > 0 && !value.is_empty());
         if crowded && !self.quirks.careless_comments {
-            self.waiting.head.1 = std::mem::take(&mut self.waiting.line);
+            let line = std::mem::take(&mut self.waiting.line);
+            self.waiting.head.push(line);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Scalars with what stands before them: anchors and tags.
 
 use super::super::scalar::{Allowed, Position, analyze, choose_style};
-use super::{Role, Walker};
+use super::{Leaf, Role, Walker};
 use crate::node::{Content, Node, ScalarStyle, Tag, handle_and_suffix};
 use crate::resolve::resolve;
 use crate::scan::is_name_byte;
@@ -42,7 +42,11 @@ impl<'a> Walker<'a> {
             ScalarStyle::Plain if quotes_needed => ScalarStyle::DoubleQuoted,
             style => style,
         };
-        Prepared { text, tag: written_tag, wanted, allowed: analyze(text, self.quirks) }
+        let mut allowed = analyze(text, self.quirks);
+        if !self.quirks.trailing_spaces_quoted && style == ScalarStyle::Literal && !text.trim().is_empty() {
+            allowed.block |= allowed.block_but_for_spaces;
+        }
+        Prepared { text, tag: written_tag, wanted, allowed }
     }
 
     pub(super) fn write_scalar(&mut self, node: &'a Node, text: &'a str, role: Role) {
@@ -50,7 +54,10 @@ impl<'a> Walker<'a> {
         let position = Position { in_flow: self.flow_level > 0, simple_key: matches!(role, Role::SimpleKey) };
         let mut text = prepared.text;
         let mut style = choose_style(text, prepared.wanted, prepared.allowed, position);
-        let lost_null = text.is_empty() && node.tag() == Tag::Null && style == ScalarStyle::SingleQuoted;
+        let lost_null = text.is_empty()
+            && node.tag() == Tag::Null
+            && style == ScalarStyle::SingleQuoted
+            && prepared.tag.is_empty();
         if lost_null && !self.quirks.null_as_empty_string {
             style = ScalarStyle::Plain;
             if !matches!(role, Role::Value) || self.has_trailing() {
@@ -68,6 +75,14 @@ impl<'a> Walker<'a> {
         if !prepared.tag.is_empty() {
             self.write_tag(prepared.tag);
         }
+        let written = !text.is_empty() || style != ScalarStyle::Plain || !prepared.tag.is_empty();
+        self.last_leaf = if written || !node.anchor().is_empty() {
+            Leaf::Text
+        } else if self.frames.last().is_some_and(|frame| frame.simple_key && matches!(role, Role::Value)) {
+            Leaf::EmptyValue
+        } else {
+            Leaf::EmptyEntry
+        };
         let outer_indent = self.writer.indent;
         self.indent_inside(true, self.in_block_sequence());
         match style {
@@ -77,7 +92,7 @@ impl<'a> Walker<'a> {
                 self.writer.indention = false;
             }
             ScalarStyle::Plain => self.writer.write_plain(text),
-            ScalarStyle::SingleQuoted => self.writer.write_single_quoted(text),
+            ScalarStyle::SingleQuoted => self.writer.write_single_quoted(text, self.quirks),
             ScalarStyle::DoubleQuoted => self.writer.write_double_quoted(text, self.quirks),
             ScalarStyle::Literal => {
                 self.write_block_header("|", text);
