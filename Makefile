@@ -52,8 +52,8 @@ soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 
 bench: static peers ## Ratios, measured side by side.
 	$(CARGO) build --locked --release -p function-runner
 	$(CARGO) build --locked --release -p loggia-bench
-	target/release/exec-path
-	LOGGIA_CACHE=$(CACHE) target/release/yaml-path
+	@missed=0; target/release/exec-path || missed=1; \
+	  LOGGIA_CACHE=$(CACHE) target/release/yaml-path || missed=1; exit $$missed
 
 .PHONY: peers
 peers: ## The programs that benchmarks compare with, where Go is installed.
