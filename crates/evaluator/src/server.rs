@@ -35,6 +35,11 @@ use crate::wire::FunctionEvaluatorServer;
 /// How long an answer may take to leave once the service closes.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 
+/// How long a peer may take to show that it speaks HTTP/2.
+const GREETING_TIME: Duration = Duration::from_secs(20);
+/// The length of what an HTTP/2 client says first.
+const GREETING: usize = 24;
+
 type Response = http::Response<Body>;
 type Handler = dyn Fn(http::Request<Body>) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync;
 
@@ -102,9 +107,30 @@ async fn reached(phase: &mut watch::Receiver<Phase>, target: Phase) {
     }
 }
 
+/// Whether the peer greets in time; HTTP/2's own pings watch over it only from then on.
+async fn greeted(stream: &TcpStream) -> bool {
+    let said = async {
+        loop {
+            match stream.peek(&mut [0; GREETING]).await {
+                Ok(0) | Err(_) => return false,
+                Ok(GREETING) => return true,
+                Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    tokio::time::timeout(GREETING_TIME, said).await.unwrap_or(false)
+}
+
 async fn connection(stream: TcpStream, routes: Routes) {
     let _ = stream.set_nodelay(true);
     let mut phase = routes.lifecycle.watch();
+    let greeted = tokio::select! {
+        greeted = greeted(&stream) => greeted,
+        () = reached(&mut phase, Phase::Closing) => false,
+    };
+    if !greeted {
+        return debug!("A connection ended before it spoke HTTP/2");
+    }
     // Who comes while the service drains is told so, call by call; the others are asked to leave now.
     let leave = if *phase.borrow() < Phase::Draining { Phase::Draining } else { Phase::Closing };
     let mut connection = pin!(http2_settings().serve_connection(TokioIo::new(stream), routes));
@@ -249,4 +275,38 @@ pub(crate) fn too_large(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix("Error, decoded message length too large: found ")?;
     let (size, rest) = rest.split_once(" bytes, the limit is: ")?;
     Some((size, rest.strip_suffix(" bytes")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::Builtin;
+
+    async fn connect() -> TcpStream {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = Routes::new(Arc::new(Builtin::new()), &Lifecycle::default(), 1024);
+        tokio::spawn(serve(listener, routes));
+        TcpStream::connect(address).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_never_speaks_or_stops_in_its_greeting_is_let_go() {
+        for said in ["", "PRI * HTTP"] {
+            let mut peer = connect().await;
+            peer.write_all(said.as_bytes()).await.unwrap();
+            let begin = Instant::now();
+            assert_eq!(peer.read(&mut [0; 64]).await.unwrap_or(0), 0, "{said:?}");
+            assert!(begin.elapsed() >= GREETING_TIME, "{said:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_greets_is_answered() {
+        let mut peer = connect().await;
+        peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        assert!(peer.read(&mut [0; 64]).await.unwrap() > 0);
+    }
 }
