@@ -137,6 +137,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(Trouble::Final(error)) => return Err(error),
                 Err(Trouble::Passing(error, asked)) => (error, asked),
+                Err(Trouble::NoTls(error)) => (error, None),
             };
             let pause = self.settings.retries.pause(number, asked);
             let too_long = asked.is_some_and(|asked| asked > self.settings.retries.longest_pause);
@@ -319,24 +320,30 @@ impl Client {
             let url = self.url(errand, scheme, question.path)?;
             self.follow(errand, clients, question.method, url, question.accept, authorization).await
         };
-        if allowed == InTheClear::Always || (known && allowed == InTheClear::IfItMust) {
-            let sent = send("http").await;
-            if matches!(sent, Err(Trouble::Passing(..))) {
-                // It may have learned TLS since.
-                self.change(registry, |habits| habits.in_the_clear = allowed == InTheClear::Always);
-            } else {
-                self.change(registry, |habits| habits.in_the_clear = true);
-            }
-            return sent;
+        if allowed == InTheClear::Always {
+            self.change(registry, |habits| habits.in_the_clear = true);
+            return send("http").await;
         }
-        match send("https").await {
-            Err(Trouble::Passing(error, asked)) if allowed == InTheClear::IfItMust && asked.is_none() => {
-                debug!("Trying without TLS: {error}");
-                // If that fails, too, the first failure is the one to tell.
-                let sent = send("http").await.map_err(|_| Trouble::Passing(error, None))?;
-                if !self.habits(registry).in_the_clear {
-                    info!("The registry {registry} does not speak TLS: it is asked in the clear");
+        if known && allowed == InTheClear::IfItMust {
+            match send("http").await {
+                // That is what TLS says to those who speak in the clear: it has learned since.
+                Ok(response) if response.status() == StatusCode::BAD_REQUEST => {}
+                Err(Trouble::Passing(error, asked)) => {
+                    self.change(registry, |habits| habits.in_the_clear = false);
+                    return Err(Trouble::Passing(error, asked));
                 }
+                sent => return sent,
+            }
+        }
+        self.change(registry, |habits| habits.in_the_clear = false);
+        match send("https").await {
+            Err(Trouble::NoTls(error)) if allowed == InTheClear::IfItMust => {
+                debug!("Trying without TLS: {error}");
+                let sent = send("http").await?;
+                if sent.status() == StatusCode::BAD_REQUEST {
+                    return Err(Trouble::NoTls(error));
+                }
+                info!("The registry {registry} does not speak TLS: it is asked in the clear");
                 self.change(registry, |habits| habits.in_the_clear = true);
                 Ok(sent)
             }
@@ -469,9 +476,11 @@ impl Client {
     }
 
     async fn credential<'a>(&self, errand: &'a Errand<'_>) -> Result<Option<&'a Credential>, Trouble> {
-        let find = async || self.credentials.find(errand.image, errand.reference).await;
-        let found = errand.credential.get_or_try_init(find).await.map_err(|reason| {
+        let find = async || {
             errand.at(Step::Credentials);
+            self.credentials.find(errand.image, errand.reference).await
+        };
+        let found = errand.credential.get_or_try_init(find).await.map_err(|reason| {
             let advice =
                 "check `--registry-auth-secret-path`, or `--registry-auth` of `loggia image inspect`";
             Trouble::Final(errand.error(Kind::Configuration, reason, advice))

@@ -25,6 +25,8 @@ pub(crate) enum Trouble {
     Final(Error),
     /// Asking again may help, after the pause that the registry asks for.
     Passing(Error, Option<Duration>),
+    /// There is somebody, but perhaps nobody who speaks TLS; it may also pass.
+    NoTls(Error),
 }
 
 /// What the registry says in the body of a failed request.
@@ -47,11 +49,10 @@ struct Complaint {
 
 /// A request that got no answer, or half of one.
 pub(crate) fn of_request(errand: &Errand<'_>, error: &reqwest::Error) -> Trouble {
-    if let Some(tls) = cause::<rustls::Error>(error) {
+    if let Some(tls) = causes::<rustls::Error>(error).next() {
         return of_tls(errand, tls);
     }
-    if error.is_timeout() || cause::<io::Error>(error).is_some_and(|io| io.kind() == io::ErrorKind::TimedOut)
-    {
+    if error.is_timeout() || causes::<io::Error>(error).any(|io| io.kind() == io::ErrorKind::TimedOut) {
         let what = if error.is_connect() { "no connection in time" } else { "no answer in time" };
         let advice = "check that the registry is up and that this machine can reach it; `--registry-timeout` is the limit";
         return Trouble::Passing(errand.error(Kind::TimedOut, what, advice), None);
@@ -62,7 +63,19 @@ pub(crate) fn of_request(errand: &Errand<'_>, error: &reqwest::Error) -> Trouble
         }
         false => ("the connection broke off", "check what stands between this machine and the registry"),
     };
-    Trouble::Passing(errand.error(Kind::Unreachable, format!("{what}: {}", innermost(error)), advice), None)
+    let told = errand.error(Kind::Unreachable, format!("{what}: {}", innermost(error)), advice);
+    // A server in the clear may just hang up on a greeting that it does not understand; and where no port is
+    // told, TLS has another one.
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    let hung_up = causes::<io::Error>(error).any(|io| match io.kind() {
+        UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => true,
+        ConnectionRefused => !errand.reference.registry().contains(':'),
+        _ => false,
+    });
+    match error.is_connect() && hung_up {
+        true => Trouble::NoTls(told),
+        false => Trouble::Passing(told, None),
+    }
 }
 
 fn of_tls(errand: &Errand<'_>, error: &rustls::Error) -> Trouble {
@@ -76,7 +89,7 @@ fn of_tls(errand: &Errand<'_>, error: &rustls::Error) -> Trouble {
         rustls::Error::InvalidMessage(_) => {
             let observed = "the registry does not speak TLS";
             let advice = "check its port; if it really has none, name it in `--plain-http-registries`";
-            return Trouble::Passing(errand.error(Kind::Unreachable, observed, advice), None);
+            return Trouble::NoTls(errand.error(Kind::Unreachable, observed, advice));
         }
         rustls::Error::AlertReceived(alert) => (
             format!("the registry ended the TLS handshake: {alert:?}"),
@@ -93,7 +106,10 @@ fn of_tls(errand: &Errand<'_>, error: &rustls::Error) -> Trouble {
 
 fn certificate(wrong: &CertificateError) -> String {
     match wrong {
-        CertificateError::UnknownIssuer => "it is signed by an unknown authority".to_owned(),
+        // An authority of the same name with another key is another authority.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "it is signed by an unknown authority".to_owned()
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "it is not valid yet".to_owned()
@@ -193,17 +209,16 @@ fn secrets(proof: Option<&Proof>) -> Vec<String> {
     texts.into_iter().filter(|text| !text.is_empty()).collect()
 }
 
-/// The cause of a type, however deep; an I/O error hides its own.
-fn cause<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
+/// An error and all its causes of a type; an I/O error hides its own.
+fn causes<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a E> {
+    fn next<'a>(error: &&'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+        let error: &'a (dyn StdError + 'static) = *error;
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
         }
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        next = inner.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source());
     }
-    None
+    std::iter::successors(Some(error), next).filter_map(|error| error.downcast_ref())
 }
 
 /// What the deepest cause says, without the number of the system's error.

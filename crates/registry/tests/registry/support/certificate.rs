@@ -22,9 +22,10 @@ impl Authority {
     }
 
     /// A certificate and its key, in PEM.
-    pub fn certificate_for(&self, host: &str) -> (String, String) {
+    pub fn certificate_for(&self, hosts: &[&str]) -> (String, String) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let params = CertificateParams::new(hosts).unwrap();
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 

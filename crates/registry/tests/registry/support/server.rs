@@ -55,7 +55,7 @@ impl Registry {
             path("data").display()
         );
         if let Some(authority) = setup.tls {
-            let (certificate, key) = authority.certificate_for("localhost");
+            let (certificate, key) = authority.certificate_for(&["localhost", "registry.test"]);
             fs::write(path("server.crt"), certificate).unwrap();
             fs::write(path("server.key"), key).unwrap();
             config += &format!(
