@@ -23,7 +23,9 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 #[allow(clippy::print_stdout)]
 fn main() -> Outcome {
     if Command::new("docker-registry").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("left out: docker-registry is not installed (e2e/registry/install), so registry-path has no peer");
+        println!(
+            "left out: docker-registry is not installed (e2e/registry/install), so registry-path has no peer"
+        );
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -34,7 +36,8 @@ fn main() -> Outcome {
 #[allow(clippy::print_stdout)]
 async fn measure() -> Outcome<bool> {
     let registry = Registry::start()?;
-    let client = reqwest::Client::builder().http1_only().no_proxy().tls_backend_preconfigured(no_tls()?).build()?;
+    let client =
+        reqwest::Client::builder().http1_only().no_proxy().tls_backend_preconfigured(no_tls()?).build()?;
     let config = registry.push(&client).await?;
 
     let image = registry.image(0, 0);
@@ -113,7 +116,8 @@ fn images(registry: &Registry) -> Images {
 /// The client needs a TLS configuration, which it does not use.
 fn no_tls() -> Outcome<rustls::ClientConfig> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
 }
 
@@ -183,7 +187,12 @@ impl Registry {
         let location = begun.headers().get(LOCATION).ok_or("no place to upload to")?.to_str()?.to_owned();
         let mark = if location.contains('?') { '&' } else { '?' };
         let size = config.len();
-        client.put(format!("{location}{mark}digest={digest}")).body(config).send().await?.error_for_status()?;
+        client
+            .put(format!("{location}{mark}digest={digest}"))
+            .body(config)
+            .send()
+            .await?
+            .error_for_status()?;
         let manifest = format!(
             r#"{{"schemaVersion":2,"mediaType":"{MANIFEST}","config":{{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"{digest}","size":{size}}},"layers":[]}}"#
         );

@@ -97,7 +97,7 @@ impl fmt::Display for Error {
         let Failure { kind: _, image, place, observed, advice } = &*self.0;
         match place {
             Some((registry, step)) => {
-                write!(f, "image `{image}`: registry `{registry}`: {step}: {observed}")?
+                write!(f, "image `{image}`: registry `{registry}`: {step}: {observed}")?;
             }
             // Porch's words for it already name the image.
             None => f.write_str(observed)?,

@@ -10,8 +10,8 @@ use reqwest::StatusCode;
 use rustls::CertificateError;
 use serde::Deserialize;
 
-use crate::client::Errand;
 use crate::docker_config::Proof;
+use crate::errand::Errand;
 use crate::error::Step;
 use crate::{Error, Kind};
 

@@ -8,7 +8,8 @@ use ring::digest::{SHA256, digest};
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 
-use crate::client::{Answer, Client, Errand, Question};
+use crate::client::Client;
+use crate::errand::{Answer, Errand, Question};
 use crate::error::Step;
 use crate::manifest::{self, Config, Descriptor, Manifest, Wrong};
 use crate::{Error, Kind, Metadata, Platform, Reference, Settings};
@@ -53,7 +54,11 @@ impl Fetcher {
                 accept: manifest::ACCEPT,
                 limit: MAX_MANIFEST,
             };
-            self.client.ask(errand, question).await.map(|answer| answer.digest)
+            match self.client.ask(errand, question).await {
+                // Not everything that speaks for a registry knows HEAD.
+                Err(error) if error.kind() == Kind::Malformed => Ok(None),
+                answer => answer.map(|answer| answer.digest),
+            }
         })
         .await
     }

@@ -9,6 +9,7 @@ mod challenge;
 mod client;
 mod credentials;
 mod docker_config;
+mod errand;
 mod error;
 mod failure;
 mod fetch;
