@@ -44,6 +44,8 @@ pub(crate) struct Client {
 #[derive(Clone, Debug, Default)]
 struct Habits {
     in_the_clear: bool,
+    /// It was heard over TLS once, and is not spoken to otherwise any more.
+    speaks_tls: bool,
     challenge: Option<Challenge>,
 }
 
@@ -110,7 +112,7 @@ impl Client {
             }
         } else if matches!(status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) && authorization.is_none() {
             // Some registries hide what is private from strangers without asking who they are.
-            authorization = self.unasked(errand).await?;
+            authorization = self.unasked(errand).await;
             errand.at(step);
             if authorization.is_some() {
                 response = self.reach(errand, &clients, question, authorization.as_ref()).await?;
@@ -128,8 +130,11 @@ impl Client {
         authorization: Option<&Authorization>,
     ) -> Result<Response, Trouble> {
         let registry = errand.reference.registry();
-        let allowed = self.transport.in_the_clear(registry);
-        let known = self.habits(registry).in_the_clear;
+        let habits = self.habits(registry);
+        let allowed = match self.transport.in_the_clear(registry) {
+            InTheClear::IfItMust if habits.speaks_tls => InTheClear::Never,
+            allowed => allowed,
+        };
         let send = async |scheme: &str| {
             let url = self.url(errand, scheme, question.path)?;
             self.follow(errand, clients, question.method, url, question.accept, authorization).await
@@ -138,19 +143,24 @@ impl Client {
             self.change(registry, |habits| habits.in_the_clear = true);
             return send("http").await;
         }
-        if known && allowed == InTheClear::IfItMust {
-            match send("http").await {
-                // That is what TLS says to those who speak in the clear: it has learned since.
-                Ok(response) if response.status() == StatusCode::BAD_REQUEST => {}
-                Err(Trouble::Passing(error, asked)) => {
-                    self.change(registry, |habits| habits.in_the_clear = false);
-                    return Err(Trouble::Passing(error, asked));
-                }
-                sent => return sent,
+        if habits.in_the_clear && allowed == InTheClear::IfItMust {
+            let sent = send("http").await;
+            // HTTP 400 is what TLS says to those who speak in the clear. It may have learned since.
+            let refused = matches!(&sent, Ok(response) if response.status() == StatusCode::BAD_REQUEST);
+            if refused || matches!(sent, Err(Trouble::Passing(..))) {
+                self.change(registry, |habits| habits.in_the_clear = false);
+            }
+            if !refused {
+                return sent;
             }
         }
-        self.change(registry, |habits| habits.in_the_clear = false);
         match send("https").await {
+            Ok(response) => {
+                if !habits.speaks_tls {
+                    self.change(registry, |habits| habits.speaks_tls = true);
+                }
+                Ok(response)
+            }
             Err(Trouble::NoTls(error)) if allowed == InTheClear::IfItMust => {
                 debug!("Trying without TLS: {error}");
                 let sent = send("http").await?;
@@ -161,7 +171,7 @@ impl Client {
                 self.change(registry, |habits| habits.in_the_clear = true);
                 Ok(sent)
             }
-            sent => sent,
+            trouble => trouble,
         }
     }
 

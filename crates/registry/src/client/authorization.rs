@@ -54,10 +54,10 @@ impl Client {
         self.authorize(errand, clients, &challenge, in_the_clear).await
     }
 
-    /// A password for a registry that did not ask for one.
-    pub(super) async fn unasked(&self, errand: &Errand<'_>) -> Result<Option<Authorization>, Trouble> {
-        let credential = self.credential(errand).await?;
-        Ok(credential.and_then(|credential| Authorization::basic(&credential.proof)))
+    /// A password for a registry that did not ask for one. If none can be had, its answer stands.
+    pub(super) async fn unasked(&self, errand: &Errand<'_>) -> Option<Authorization> {
+        let credential = self.credential(errand).await.ok().flatten()?;
+        Authorization::basic(&credential.proof)
     }
 
     /// What goes with a request to a registry that wants to see this. Nothing, if there is no credential

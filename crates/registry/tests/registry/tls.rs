@@ -168,3 +168,52 @@ async fn a_registry_elsewhere_is_never_asked_in_the_clear() {
     assert_eq!(error.kind(), Kind::Unreachable, "{error}");
     assert!(error.to_string().contains("reading the manifest: no connection: "), "{error}");
 }
+
+#[tokio::test]
+async fn a_registry_that_was_heard_over_tls_is_not_asked_in_the_clear_later() {
+    let (pem, key) = self_signed("localhost");
+    let (port, over) = serve_tls_until_told(&pem, &key);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("ca.crt"), &pem).unwrap();
+    let images = trusting(&[folder.path().to_owned()]);
+    let ask = async |tag: &str| images.metadata(&format!("localhost:{port}/fn:{tag}")).await.unwrap_err();
+    assert_eq!(ask("v1").await.kind(), Kind::NotFound);
+    // From now on somebody hangs up on TLS and answers everything in the clear.
+    over.store(1, Ordering::SeqCst);
+    let error = ask("v2").await;
+    assert_eq!(error.kind(), Kind::Unreachable, "{error}");
+    assert_eq!(over.load(Ordering::SeqCst), 1, "it was asked in the clear");
+}
+
+/// Answers 404 over TLS as long as the number is 0; later hangs up on TLS, answers 404 in the clear, and counts
+/// that.
+fn serve_tls_until_told(pem: &str, key: &str) -> (u16, Arc<AtomicUsize>) {
+    let (tls, _) = serve_tls(pem, key);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let over = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&over);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            if told.load(Ordering::SeqCst) > 0 {
+                let mut first = [0];
+                if stream.peek(&mut first).is_ok() && first[0] == b'G' {
+                    told.fetch_add(1, Ordering::SeqCst);
+                    let _ =
+                        stream.write_all(b"HTTP/1.1 404 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+                }
+                continue;
+            }
+            let upstream = std::net::TcpStream::connect(("127.0.0.1", tls)).unwrap();
+            for (mut from, mut to) in
+                [(stream.try_clone().unwrap(), upstream.try_clone().unwrap()), (upstream, stream)]
+            {
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Write);
+                });
+            }
+        }
+    });
+    (port, over)
+}
