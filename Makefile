@@ -20,7 +20,7 @@ demo: ## Build, start the service, evaluate functions over gRPC, stop.
 	@examples/demo
 
 .PHONY: test
-test: lint static tools ## Everything that CI checks.
+test: lint static tools packages ## Everything that CI checks.
 	LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(abspath $(STATIC)) LOGGIA_CACHE=$(CACHE) $(CARGO) test --locked --workspace
 
 .PHONY: lint
@@ -40,8 +40,13 @@ tools: ## The programs of others that tests hold ours against, where Go (and npm
 	@if command -v go >/dev/null; then mkdir -p $(TOOLS) && \
 	  go build -C e2e/tools -o $(TOOLS)/ ./health-probe github.com/fullstorydev/grpcurl/cmd/grpcurl && \
 	  $(MAKE) -s -C e2e/oracle CACHE=$(CACHE) $$(command -v npm >/dev/null && echo suite || echo build) && \
-	  $(MAKE) -s -C e2e/oracle/krm CACHE=$(CACHE) build; \
+	  $(MAKE) -s -C e2e/oracle/krm CACHE=$(CACHE) build && \
+	  $(MAKE) -s -C e2e/oracle/registry CACHE=$(CACHE) build; \
 	else echo "left out: Go is not installed, so tests use recorded answers of the original programs"; fi
+
+.PHONY: packages
+packages: ## The registry and skopeo of Debian, which tests talk to; installed if missing and we may.
+	@e2e/registry/install
 
 .PHONY: soak
 soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 100 stops under load.
@@ -49,11 +54,12 @@ soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 
 	  $(CARGO) test --locked --release -p function-runner --test soak --test drain -- --nocapture --test-threads=1
 
 .PHONY: bench
-bench: static peers ## Ratios, measured side by side.
+bench: static peers packages ## Ratios, measured side by side.
 	$(CARGO) build --locked --release -p function-runner
 	$(CARGO) build --locked --release -p loggia-bench
 	@missed=0; target/release/exec-path || missed=1; \
-	  LOGGIA_CACHE=$(CACHE) target/release/yaml-path || missed=1; exit $$missed
+	  LOGGIA_CACHE=$(CACHE) target/release/yaml-path || missed=1; \
+	  target/release/registry-path || missed=1; exit $$missed
 
 .PHONY: peers
 peers: ## The programs that benchmarks compare with, where Go is installed.

@@ -245,7 +245,7 @@ impl Drop for Running {
 }
 
 /// The words that Go has for an error of the operating system.
-pub(crate) fn errno_text(error: &io::Error) -> String {
+pub fn errno_text(error: &io::Error) -> String {
     let text = match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory",
         io::ErrorKind::PermissionDenied => "permission denied",

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
+use loggia_registry::{Reference, with_default_prefix};
 use tracing::{info, warn};
 
 use crate::flags::{Flags, Refusal, WITHOUT_EFFECT};
@@ -18,6 +19,8 @@ pub(crate) struct Config {
     pub(crate) port: u16,
     pub(crate) builtin: bool,
     pub(crate) exec: Option<ExecConfig>,
+    /// What stands before the names of images that have no slash.
+    pub(crate) image_prefix: Option<String>,
     pub(crate) message_limit: usize,
     pub(crate) drain_timeout: Duration,
 }
@@ -100,9 +103,22 @@ impl Config {
             port,
             builtin: enabled(Runtime::Builtin),
             exec,
+            image_prefix: image_prefix(flags)?,
             message_limit,
             drain_timeout: flags.drain_timeout.positive().unwrap_or_default(),
         })
+    }
+}
+
+/// Short names are resolved only for those who ask for it.
+fn image_prefix(flags: &Flags) -> Result<Option<String>, Refusal> {
+    let prefix = &flags.pods.default_image_prefix;
+    if !flags.given.contains("default-image-prefix") || prefix.trim_end_matches('/').is_empty() {
+        return Ok(None);
+    }
+    match with_default_prefix(prefix, "fn").parse::<Reference>() {
+        Ok(_) => Ok(Some(prefix.clone())),
+        Err(error) => Err(Refusal::Usage(format!("--default-image-prefix: {error}"))),
     }
 }
 
@@ -217,6 +233,16 @@ mod tests {
             resolve(&["--disable-runtimes=exce"], &Surroundings::default()).unwrap_err(),
             "--disable-runtimes: there is no runtime `exce`; there are builtin, exec and pod"
         );
+    }
+
+    #[test]
+    fn short_names_are_resolved_only_if_a_prefix_was_given() {
+        let prefix = |line| resolve(line, &Surroundings::default()).map(|config| config.image_prefix);
+        assert_eq!(prefix(&[]), Ok(None));
+        assert_eq!(prefix(&["--default-image-prefix="]), Ok(None));
+        assert_eq!(prefix(&["--default-image-prefix=r.io/fns/"]), Ok(Some("r.io/fns/".into())));
+        let error = prefix(&["--default-image-prefix=R.io/FNS"]).unwrap_err();
+        assert!(error.starts_with("--default-image-prefix: could not parse reference: "), "{error}");
     }
 
     #[test]

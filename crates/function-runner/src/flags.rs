@@ -44,6 +44,10 @@ pub(crate) struct PodFlags {
     pub(crate) max_waitlist_length: i64,
     pub(crate) max_parallel_pods_per_function: i64,
     pub(crate) default_image_prefix: String,
+    pub(crate) public_image_prefixes: String,
+    pub(crate) image_metadata_ttl: Duration,
+    pub(crate) registry_timeout: Duration,
+    pub(crate) plain_http_registries: String,
 }
 
 /// Why the program does not start with this command line.
@@ -56,19 +60,22 @@ pub(crate) enum Refusal {
 }
 
 /// The flags of [`PodFlags`] and others that have no effect as long as there are no function pods.
-pub(crate) const WITHOUT_EFFECT: [&str; 15] = [
-    "default-image-prefix",
+pub(crate) const WITHOUT_EFFECT: [&str; 18] = [
     "enable-private-registries",
     "enable-private-registries-tls",
     "function-pod-template",
+    "image-metadata-ttl",
     "kubeconfig",
     "max-parallel-pods-per-function",
     "max-waitlist-length",
+    "plain-http-registries",
     "pod-cache-config",
     "pod-namespace",
     "pod-ttl",
+    "public-image-prefixes",
     "registry-auth-secret-name",
     "registry-auth-secret-path",
+    "registry-timeout",
     "scan-interval",
     "tls-secret-path",
     "warm-up-pod-cache",
@@ -126,6 +133,10 @@ impl Default for PodFlags {
             max_waitlist_length: 2,
             max_parallel_pods_per_function: 1,
             default_image_prefix: "ghcr.io/kptdev/krm-functions-catalog/".to_owned(),
+            public_image_prefixes: "gcr.io/kpt-fn/".to_owned(),
+            image_metadata_ttl: Duration::default(),
+            registry_timeout: Duration::from_secs(30),
+            plain_http_registries: String::new(),
         }
     }
 }
@@ -186,6 +197,10 @@ impl Flags {
             max_waitlist_length,
             max_parallel_pods_per_function,
             default_image_prefix,
+            public_image_prefixes,
+            image_metadata_ttl,
+            registry_timeout,
+            plain_http_registries,
         } = pods;
         FlagSet::new("function-runner", Syntax::Go)
             .flag("port", Int(port), "The server port.")
@@ -279,7 +294,27 @@ impl Flags {
             .flag(
                 "default-image-prefix",
                 Text(default_image_prefix),
-                "What stands before the names of images that have no slash.",
+                "What stands before the names of images that have no slash, if this flag is given.",
+            )
+            .flag(
+                "public-image-prefixes",
+                Text(public_image_prefixes),
+                "Beginnings of images that need no credentials, separated by commas.",
+            )
+            .flag(
+                "image-metadata-ttl",
+                Target::Duration(image_metadata_ttl),
+                "How long what a tag stands for is believed before it is checked again; 0 for ever.",
+            )
+            .flag(
+                "registry-timeout",
+                Target::Duration(registry_timeout),
+                "How long a registry may take to tell about an image, repetitions included.",
+            )
+            .flag(
+                "plain-http-registries",
+                Text(plain_http_registries),
+                "Registries without TLS, each host or host:port, separated by commas; none is sent credentials.",
             )
     }
 }
@@ -331,7 +366,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 25);
+        assert_eq!(listed.len(), 29);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

@@ -7,7 +7,9 @@ use tracing::info;
 mod checked;
 mod config;
 mod flags;
+mod registries;
 mod run;
+mod short_names;
 mod signals;
 
 use config::{Config, Surroundings};

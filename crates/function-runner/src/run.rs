@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 
 use crate::checked::Checked;
 use crate::config::{Config, ExecConfig};
+use crate::short_names::ShortNames;
 use crate::signals::Signals;
 
 /// How long children may take to end when all else has.
@@ -21,7 +22,7 @@ const STDERR_LIMIT: usize = 1 << 20;
 
 /// Serves until a signal says stop; a second signal ends the process at once.
 pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<()> {
-    let Config { port, builtin, exec, message_limit, drain_timeout } = config;
+    let Config { port, builtin, exec, image_prefix, message_limit, drain_timeout } = config;
     if let Err(error) = process::adopt_orphans() {
         warn!(%error, "Orphans of functions may stay as zombies");
     }
@@ -33,7 +34,10 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
     if let Some(exec) = exec {
         let (exec, children) = exec_evaluator(exec, message_limit)?;
         tokio::spawn(exec.clone().follow_changes());
-        evaluators.push(Arc::new(exec));
+        evaluators.push(match image_prefix {
+            Some(prefix) => Arc::new(ShortNames { prefix, evaluator: exec }),
+            None => Arc::new(exec),
+        });
         processes = Some(children);
     }
     match evaluators.as_slice() {

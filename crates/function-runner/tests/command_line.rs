@@ -191,3 +191,24 @@ async fn manifests_of_every_generation_start_the_service() {
         assert_eq!(evaluate(&server.client(), "echo", "x").await.unwrap().resource_list, "x");
     }
 }
+
+#[tokio::test]
+async fn short_names_are_looked_up_as_written_and_then_below_the_default_prefix() {
+    let functions = Functions::new().with("raw", &["set-labels:v1"], "echo raw").with(
+        "resolved",
+        &["r.io/fns/set-labels:v1", "r.io/fns/no-raw"],
+        "echo resolved",
+    );
+    let server = Server::start(&mut functions.command(&["--default-image-prefix=r.io/fns/"]));
+    let answer =
+        async |image| evaluate(&server.client(), image, "x").await.map(|answer| answer.resource_list);
+    assert_eq!(answer("set-labels:v1").await.unwrap(), "raw\n");
+    assert_eq!(answer("no-raw").await.unwrap(), "resolved\n");
+    let missing = answer("nobody").await.unwrap_err();
+    assert_eq!(missing.message(), "function \"nobody\" not found");
+    drop(server);
+
+    let server = Server::start(&mut functions.command(&[]));
+    let unresolved = evaluate(&server.client(), "no-raw", "x").await.unwrap_err();
+    assert_eq!(unresolved.message(), "function \"no-raw\" not found");
+}

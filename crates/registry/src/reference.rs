@@ -1,5 +1,6 @@
 //! Image references, by the rules of Docker and of the registry library that Porch uses.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -147,6 +148,16 @@ impl fmt::Display for Reference {
     }
 }
 
+/// The image that a name without a slash stands for: below `prefix`, if there is one. Other names mean what
+/// they say.
+pub fn with_default_prefix<'a>(prefix: &str, image: &'a str) -> Cow<'a, str> {
+    match prefix.trim_end_matches('/') {
+        "" => Cow::Borrowed(image),
+        _ if image.contains('/') => Cow::Borrowed(image),
+        prefix => Cow::Owned(format!("{prefix}/{image}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +177,14 @@ mod tests {
         assert_eq!(read("localhost/fn"), "localhost/fn:latest");
         assert_eq!(read("localhost:5000/fn:a"), "localhost:5000/fn:a");
         assert_eq!(read("registry:5000/fn"), "registry:5000/fn:latest");
+    }
+
+    #[test]
+    fn short_names_stand_below_the_default_prefix() {
+        assert_eq!(with_default_prefix("ghcr.io/fns//", "set-labels:v0.2"), "ghcr.io/fns/set-labels:v0.2");
+        assert_eq!(with_default_prefix("ghcr.io/fns", "nephio/fn"), "nephio/fn");
+        assert_eq!(with_default_prefix("", "set-labels"), "set-labels");
+        assert_eq!(with_default_prefix("/", "set-labels"), "set-labels");
     }
 
     #[test]

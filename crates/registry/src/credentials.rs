@@ -1,0 +1,84 @@
+//! Which credentials go with an image.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tracing::{debug, warn};
+
+use crate::docker_config::{DockerConfig, Found, Proof};
+use crate::helper::Helpers;
+use crate::{Reference, Settings};
+
+/// What proves who asks, and where it came from, which may be shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Credential {
+    pub(crate) proof: Proof,
+    pub(crate) origin: String,
+}
+
+/// Finds credentials: the file of the installation first, then those of the user.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    settings: Arc<Settings>,
+    helpers: Helpers,
+}
+
+// === impl Credentials ===
+
+impl Credentials {
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+        let helpers = Helpers::new(settings.timeouts.helper);
+        Self { settings, helpers }
+    }
+
+    /// What there is for the image; nothing means that it is asked for by nobody in particular. The files
+    /// are read each time, so that a rotated secret is used without anybody watching.
+    pub(crate) async fn find(
+        &self,
+        image: &str,
+        reference: &Reference,
+    ) -> Result<Option<Credential>, String> {
+        if let Some(file) = self.settings.auth_file.as_deref().filter(|_| !self.settings.is_public(image)) {
+            match DockerConfig::read(file)? {
+                Some((config, _)) => {
+                    if let Some(credential) = self.find_in(file, &config, reference).await? {
+                        return Ok(Some(credential));
+                    }
+                }
+                None => warn!("There is no {}: {image} is asked for without its credentials", file.display()),
+            }
+        }
+        for file in &self.settings.keychain.files {
+            let Some((config, _)) = DockerConfig::read(file)? else { continue };
+            if let Some(credential) = self.find_in(file, &config, reference).await? {
+                return Ok(Some(credential));
+            }
+        }
+        debug!(image, "No credentials: asking as anybody");
+        Ok(None)
+    }
+
+    async fn find_in(
+        &self,
+        file: &Path,
+        config: &DockerConfig,
+        reference: &Reference,
+    ) -> Result<Option<Credential>, String> {
+        let place = file.display();
+        for found in config.find(reference).map_err(|reason| format!("{place}: {reason}"))? {
+            let (proof, origin) = match found {
+                Found::Proof { key, proof } => (proof, format!("the entry `{key}` of {place}")),
+                Found::Helper { name, server } => {
+                    let asked = self.helpers.ask(&name, &server).await;
+                    match asked.map_err(|reason| format!("{reason} (named in {place})"))? {
+                        Some(proof) => (proof, format!("`docker-credential-{name}` for `{server}`")),
+                        None => continue,
+                    }
+                }
+            };
+            debug!(origin, "Found credentials");
+            return Ok(Some(Credential { proof, origin }));
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,120 @@
+//! Credential helpers: programs that know passwords.
+//!
+//! `docker-credential-NAME get` reads a server's name and writes a JSON object; that is the protocol of
+//! Docker. The programs see the variables of this process, since many find their way by those.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use loggia_evaluator::process::{self, Command, Environment, Limits, Processes};
+use serde::Deserialize;
+use tokio::time::Instant;
+use tracing::debug;
+use zeroize::Zeroize as _;
+
+use crate::docker_config::Proof;
+use crate::secret::Secret;
+
+/// How a helper says that it knows nothing of a server; Docker looks for these words, too.
+const NOT_FOUND: [&str; 2] = ["credentials not found in native keychain", "credentials not found"];
+
+const LIMITS: Limits = Limits { concurrent: 4, stdout: 64 << 10, stderr: 4 << 10 };
+
+/// Runs helpers.
+#[derive(Debug)]
+pub(crate) struct Helpers {
+    processes: Processes,
+    timeout: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Answer {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    secret: String,
+}
+
+// === impl Helpers ===
+
+impl Helpers {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self { processes: Processes::new(LIMITS), timeout }
+    }
+
+    /// What the helper knows of the server; that it knows nothing is no error.
+    pub(crate) async fn ask(&self, name: &str, server: &str) -> Result<Option<Proof>, String> {
+        let program = format!("docker-credential-{name}");
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+            return Err(format!("`{name}` is no name of a credential helper"));
+        }
+        debug!(program, server, "Asking a credential helper");
+        let command = Command {
+            program: PathBuf::from(&program),
+            arguments: vec!["get".into()],
+            environment: Environment::Inherited,
+        };
+        let deadline = Instant::now() + self.timeout;
+        let finished = self.processes.run(&command, Bytes::from(server.to_owned()), Some(deadline)).await;
+        let finished = finished.map_err(|error| match error {
+            process::Error::DeadlineExceeded => format!("`{program}` gave no answer in {:?}", self.timeout),
+            process::Error::NotStarted { .. } => format!("`{program}` cannot be started: {error}"),
+            other => format!("`{program}`: {other}"),
+        })?;
+        if finished.status.success() {
+            return read(&finished.stdout).ok_or_else(|| format!("`{program}` wrote no credentials"));
+        }
+        let said = String::from_utf8_lossy(&finished.stdout);
+        if NOT_FOUND.iter().any(|words| said.trim().eq_ignore_ascii_case(words)) {
+            return Ok(None);
+        }
+        // What it wrote may be a secret as well as a reason.
+        Err(format!(
+            "`{program}` failed: {}; run `echo {server} | {program} get` to see why",
+            finished.status
+        ))
+    }
+}
+
+/// The name `<token>` marks a token of identity.
+fn read(stdout: &[u8]) -> Option<Option<Proof>> {
+    let Answer { mut username, secret } = serde_json::from_slice(stdout).ok()?;
+    let secret = Secret::new(secret);
+    let proof = match username.as_str() {
+        "" if secret.is_empty() => None,
+        "<token>" => Some(Proof::IdentityToken(secret)),
+        name => Some(Proof::Password { username: Secret::new(name), password: secret }),
+    };
+    username.zeroize();
+    Some(proof)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_password_or_a_token() {
+        let proof = |text: &str| read(text.as_bytes());
+        assert_eq!(
+            proof(r#"{"ServerURL": "r.io", "Username": "u", "Secret": "p"}"#),
+            Some(Some(Proof::Password { username: Secret::new("u"), password: Secret::new("p") }))
+        );
+        assert_eq!(
+            proof(r#"{"Username": "<token>", "Secret": "t"}"#),
+            Some(Some(Proof::IdentityToken(Secret::new("t"))))
+        );
+        assert_eq!(proof("{}"), Some(None));
+        assert_eq!(proof("hunter2"), None);
+    }
+
+    #[tokio::test]
+    async fn a_name_cannot_lead_elsewhere() {
+        let helpers = Helpers::new(Duration::from_secs(1));
+        for name in ["", "../../bin/sh", "a b"] {
+            assert!(helpers.ask(name, "r.io").await.unwrap_err().contains("is no name"), "{name}");
+        }
+    }
+}

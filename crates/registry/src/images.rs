@@ -1,0 +1,190 @@
+//! The handle that others hold: what is known of an image, asked once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use crate::cache::{Cache, Lookup, Outcome};
+use crate::docker_config::DockerConfig;
+use crate::error::Step;
+use crate::fetch::Fetcher;
+use crate::{Error, Kind, Metadata, PullSecret, Reference, Settings};
+
+/// How often the file with credentials and the certificates are looked at for the sake of others. What a
+/// fetch uses is always as it is at that time.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is known of images. Clones share one memory.
+#[derive(Clone, Debug)]
+pub struct Images {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Arc<Settings>,
+    cache: Cache,
+    fetcher: Fetcher,
+    pull_secret: watch::Sender<Option<PullSecret>>,
+}
+
+// === impl Images ===
+
+impl Images {
+    /// Nothing is read and nobody asked yet.
+    pub fn new(settings: Settings) -> Self {
+        let settings = Arc::new(settings);
+        let cache = Cache::new(settings.capacity, settings.ttl);
+        let fetcher = Fetcher::new(Arc::clone(&settings));
+        Self { shared: Arc::new(Shared { settings, cache, fetcher, pull_secret: watch::Sender::default() }) }
+    }
+
+    /// What the image is. The first who asks makes a fetch that ends by itself whoever goes away; all
+    /// others wait for it. A failure is the answer for a moment only. What a tag stands for may be as old
+    /// as [`Settings::ttl`] and one call more: it is renewed behind the caller's back.
+    pub async fn metadata(&self, image: &str) -> Result<Arc<Metadata>, Error> {
+        let mut outcome = match self.shared.cache.look_up(image, Instant::now()) {
+            Lookup::Known(metadata) => return Ok(metadata),
+            Lookup::Failed(error) => return Err(error),
+            Lookup::Doubted(metadata) => {
+                let (images, image, known) = (self.clone(), image.to_owned(), Arc::clone(&metadata));
+                tokio::spawn(async move { images.revalidate(&image, &known).await });
+                return Ok(metadata);
+            }
+            Lookup::Wait(outcome) => outcome,
+            Lookup::Fetch(claim, outcome) => {
+                let (images, image) = (self.clone(), image.to_owned());
+                tokio::spawn(async move {
+                    let fetched = images.fetch(&image).await;
+                    claim.settle(fetched, Instant::now());
+                });
+                outcome
+            }
+        };
+        let settled = outcome.wait_for(Option::is_some).await;
+        settled.ok().and_then(|outcome| outcome.clone()).unwrap_or_else(|| {
+            let observed = format!("image `{image}`: the fetch of its metadata ended without an answer");
+            Err(Error::new(Kind::RegistryFailed, image, None, observed, "see the log of this program"))
+        })
+    }
+
+    /// What is known of the image without asking its registry.
+    pub fn known(&self, image: &str) -> Option<Arc<Metadata>> {
+        self.shared.cache.known(image)
+    }
+
+    /// Asks the registry whatever is known: for those who saw that a tag has moved.
+    pub async fn refresh(&self, image: &str) -> Result<Arc<Metadata>, Error> {
+        let metadata = self.fetch(image).await?;
+        self.shared.cache.replace(image, &metadata, Instant::now());
+        Ok(metadata)
+    }
+
+    /// Whether a node that pulls the image is to be given the pull secret: there is a file with
+    /// credentials, and the image is not one of [`Settings::public_prefixes`].
+    pub fn needs_pull_secret(&self, image: &str) -> bool {
+        self.shared.settings.auth_file.is_some() && !self.shared.settings.is_public(image)
+    }
+
+    /// The file with credentials, now and whenever it changes. Without such a file, or as long as it
+    /// cannot be used, there is nothing; one that turns unusable leaves the last that was good.
+    ///
+    /// Changes are seen only while [`follow_changes`](Self::follow_changes) is polled.
+    pub fn pull_secret(&self) -> watch::Receiver<Option<PullSecret>> {
+        self.look_at_auth_file();
+        self.shared.pull_secret.subscribe()
+    }
+
+    /// Reads the file with credentials as it is now, and tells whoever holds
+    /// [`pull_secret`](Self::pull_secret) if it changed. An error says why it cannot be used.
+    pub fn read_pull_secret(&self) -> Result<Option<PullSecret>, Error> {
+        let Some(file) = &self.shared.settings.auth_file else { return Ok(None) };
+        let read = DockerConfig::read(file).map_err(|reason| {
+            let observed = format!("{}: {reason}", Step::Credentials);
+            Error::new(Kind::Configuration, "", None, observed, "check --registry-auth-secret-path")
+        });
+        let secret = read?.map(|(_, bytes)| PullSecret::new(bytes));
+        let changed = self.shared.pull_secret.send_if_modified(|known| {
+            let changed = secret.is_some() && *known != secret;
+            if changed {
+                known.clone_from(&secret);
+            }
+            changed
+        });
+        if changed {
+            self.shared.cache.forget_failures();
+        }
+        Ok(secret)
+    }
+
+    /// Follows the file with credentials and the certificates for as long as the future is polled: tells
+    /// of changes, and lets images that failed before one be asked for again at once.
+    pub async fn follow_changes(self) {
+        let mut complaint = None;
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            if self.shared.fetcher.certificates_changed() {
+                info!("The certificates to trust changed: the next fetch uses the new ones");
+                self.shared.cache.forget_failures();
+            }
+            let known = self.shared.pull_secret.borrow().clone();
+            let found = self.read_pull_secret();
+            match &found {
+                Ok(secret) if known.is_some() && *secret != known && secret.is_some() => {
+                    info!("The registry credentials changed: the next fetch uses the new ones");
+                }
+                Err(error) if complaint.as_ref() != Some(error) => {
+                    warn!("{error}; the pull secret stays as it was");
+                }
+                _ => {}
+            }
+            complaint = found.err();
+        }
+    }
+
+    fn look_at_auth_file(&self) {
+        if let Err(error) = self.read_pull_secret() {
+            warn!("{error}");
+        }
+    }
+
+    async fn fetch(&self, image: &str) -> Outcome {
+        let reference = parse(image)?;
+        let begin = Instant::now();
+        let metadata = self.shared.fetcher.fetch(image, &reference).await?;
+        info!("getting image metadata for {image} took {:?}", begin.elapsed());
+        Ok(Arc::new(metadata))
+    }
+
+    /// Sees whether a tag still stands for what is known of it.
+    async fn revalidate(&self, image: &str, known: &Metadata) {
+        match self.shared.fetcher.digest(image, &known.reference).await {
+            Ok(Some(digest)) if known.is(&digest) => debug!(image, "The tag stands for what it did"),
+            Ok(_) => match self.refresh(image).await {
+                Ok(new) if new.digest != known.digest => {
+                    info!(image, from = known.digest, to = new.digest, "The tag has moved");
+                }
+                Ok(_) => {}
+                Err(error) => warn!("{error}; what was known of it stays"),
+            },
+            Err(error) => warn!("{error}; what was known of it stays"),
+        }
+    }
+}
+
+fn parse(image: &str) -> Result<Reference, Error> {
+    image.parse().map_err(|error: crate::ParseError| {
+        Error::new(Kind::InvalidReference, image, None, error.to_string(), "")
+    })
+}
+
+// === impl Settings ===
+
+impl Settings {
+    pub(crate) fn is_public(&self, image: &str) -> bool {
+        self.public_prefixes.iter().any(|prefix| !prefix.is_empty() && image.starts_with(prefix.as_str()))
+    }
+}

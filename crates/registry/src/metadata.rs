@@ -1,0 +1,37 @@
+//! What is known of one image.
+
+use crate::{Platform, Reference};
+
+/// What a registry says about an image, for one platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// The image as it was asked for.
+    pub reference: Reference,
+    /// The digest of the image's manifest: `sha256:` and 64 hexadecimal digits, checked against its bytes.
+    pub digest: String,
+    /// The digest of the index that led to the manifest, where the reference names one.
+    pub index_digest: Option<String>,
+    /// The digest by which Porch names the pods of this image: that of the linux/amd64 manifest where there
+    /// is one, else `digest`.
+    pub porch_digest: String,
+    /// What the image was built for.
+    pub platform: Platform,
+    /// The command line, never empty: the entrypoint followed by the command, as container runtimes put
+    /// them together.
+    pub entrypoint: Vec<String>,
+    /// The image's variables, each `NAME=value`.
+    pub env: Vec<String>,
+    /// The folder the command starts in; empty for `/`.
+    pub working_dir: String,
+    /// The user it runs as, `user[:group]`; empty for root.
+    pub user: String,
+}
+
+// === impl Metadata ===
+
+impl Metadata {
+    /// Whether a digest, for instance of the `imageID` that a node reports, is one of this image.
+    pub fn is(&self, digest: &str) -> bool {
+        self.digest == digest || self.index_digest.as_deref() == Some(digest)
+    }
+}

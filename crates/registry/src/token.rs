@@ -1,0 +1,146 @@
+//! Tokens that registries hand out for a while.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::Reference;
+use crate::docker_config::Proof;
+use crate::secret::Secret;
+
+/// How long a token holds whose issuer does not say; that is what the protocol has.
+const DEFAULT_LIFE: Duration = Duration::from_secs(60);
+
+/// A token is not used in the last part of its life, in which it may run out on its way.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// The most tokens that are kept.
+const CAPACITY: usize = 4096;
+
+/// The tokens at hand, by what they are for and who asked.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    known: Mutex<HashMap<Key, Token>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    registry: String,
+    repository: String,
+    scope: String,
+    proof: Option<Proof>,
+}
+
+#[derive(Debug)]
+struct Token {
+    secret: Secret,
+    until: Instant,
+}
+
+/// What a token service answers.
+#[derive(Deserialize)]
+pub(crate) struct Answer {
+    token: Option<String>,
+    access_token: Option<String>,
+    expires_in: Option<f64>,
+}
+
+// === impl Key ===
+
+impl Key {
+    pub(crate) fn new(reference: &Reference, proof: Option<&Proof>) -> Self {
+        Self {
+            registry: reference.registry().to_owned(),
+            repository: reference.repository().to_owned(),
+            scope: format!("repository:{}:pull", reference.repository()),
+            proof: proof.cloned(),
+        }
+    }
+
+    pub(crate) fn scope(&self) -> &str {
+        &self.scope
+    }
+}
+
+// === impl Tokens ===
+
+impl Tokens {
+    pub(crate) fn get(&self, key: &Key, now: Instant) -> Option<Secret> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).filter(|token| now < token.until).map(|token| token.secret.clone())
+    }
+
+    /// Keeps what a service answered, and gives the token.
+    pub(crate) fn keep(&self, key: Key, answer: Answer, now: Instant) -> Option<Secret> {
+        let Answer { token, access_token, expires_in } = answer;
+        let secret = Secret::new(token.filter(|text| !text.is_empty()).or(access_token)?);
+        if secret.is_empty() {
+            return None;
+        }
+        let told =
+            expires_in.filter(|seconds| *seconds >= 1.0 && *seconds < 1e9).map(Duration::from_secs_f64);
+        let life = told.unwrap_or(DEFAULT_LIFE);
+        let until = now + life.saturating_sub(MARGIN.min(life / 2));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= CAPACITY {
+            known.retain(|_, token| now < token.until);
+        }
+        if known.len() < CAPACITY {
+            known.insert(key, Token { secret: secret.clone(), until });
+        }
+        Some(secret)
+    }
+
+    /// The registry refused the token.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(json: &str) -> Answer {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn key(image: &str, password: Option<&str>) -> Key {
+        let proof = password.map(|text| Proof::RegistryToken(Secret::new(text)));
+        Key::new(&image.parse().unwrap(), proof.as_ref())
+    }
+
+    #[test]
+    fn a_token_is_kept_for_its_life_and_for_those_it_was_made_for() {
+        let (tokens, now) = (Tokens::default(), Instant::now());
+        let mine = key("r.io/a", Some("p"));
+        assert!(tokens.keep(mine.clone(), answer(r#"{"token": "t", "expires_in": 300}"#), now).is_some());
+        assert_eq!(tokens.get(&mine, now + Duration::from_secs(294)), Some(Secret::new("t")));
+        assert_eq!(tokens.get(&mine, now + Duration::from_secs(295)), None);
+        for other in [
+            key("r.io/b", Some("p")),
+            key("q.io/a", Some("p")),
+            key("r.io/a", Some("q")),
+            key("r.io/a", None),
+        ] {
+            assert_eq!(tokens.get(&other, now), None, "{other:?}");
+        }
+        tokens.forget(&mine);
+        assert_eq!(tokens.get(&mine, now), None);
+    }
+
+    #[test]
+    fn a_service_may_call_it_an_access_token_and_say_nothing_of_its_life() {
+        let (tokens, now) = (Tokens::default(), Instant::now());
+        let mine = key("r.io/a", None);
+        assert!(tokens.keep(mine.clone(), answer(r#"{"token": "", "access_token": "t"}"#), now).is_some());
+        assert!(tokens.get(&mine, now + Duration::from_secs(54)).is_some());
+        assert!(tokens.get(&mine, now + Duration::from_secs(55)).is_none());
+        for nothing in ["{}", r#"{"token": ""}"#] {
+            assert!(tokens.keep(mine.clone(), answer(nothing), now).is_none());
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Loggia against a real registry: every way to serve it, every way to break what lies between.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+
+mod concurrency;
+mod credentials;
+mod faults;
+mod metadata;
+mod references;
+mod secrecy;
+mod support;
+mod tls;
