@@ -14,14 +14,17 @@ use serde_json::json;
 use super::http::{Reply, Request, Stub};
 use super::server::{PASSWORD, USER};
 
+/// Seconds that a token holds.
+const LIFE: u64 = 300;
+
 pub const IDENTITY_TOKEN: &str = "canary-identity-3Kd";
 
 /// Issues tokens to [`USER`], to bearers of [`IDENTITY_TOKEN`], and to anybody for repositories `public/…`.
 pub struct Issuer {
     pub stub: Stub,
     certificate: String,
-    /// Seconds that a token holds.
-    pub life: Arc<AtomicU64>,
+    /// How many of the next tokens have run out before they are issued, whatever is said of them.
+    pub stale: Arc<AtomicU64>,
     /// Tokens that were issued.
     pub issued: Arc<Mutex<Vec<String>>>,
 }
@@ -31,7 +34,7 @@ impl Issuer {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec!["issuer".into()]).unwrap().self_signed(&key).unwrap();
         let chain = BASE64_STANDARD.encode(certificate.der());
-        let (life, issued) = (Arc::new(AtomicU64::new(300)), Arc::new(Mutex::new(Vec::new())));
+        let (stale, issued) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
         let pem = certificate.pem();
         let signer = EcdsaKeyPair::from_pkcs8(
             &ECDSA_P256_SHA256_FIXED_SIGNING,
@@ -39,7 +42,7 @@ impl Issuer {
             &SystemRandom::new(),
         );
         let signer = signer.unwrap();
-        let (seconds, log) = (Arc::clone(&life), Arc::clone(&issued));
+        let (left, log) = (Arc::clone(&stale), Arc::clone(&issued));
         let stub = Stub::start(move |request| {
             let Some(scope) = allowed(request) else {
                 return Reply::Answer {
@@ -48,13 +51,14 @@ impl Issuer {
                     body: br#"{"details": "incorrect username or password"}"#.to_vec(),
                 };
             };
-            let token = sign(&signer, &chain, &scope, seconds.load(Ordering::Relaxed));
+            let less = |left: u64| left.checked_sub(1);
+            let stale = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+            let token = sign(&signer, &chain, &scope, stale);
             log.lock().unwrap().push(token.clone());
             let name = if request.method == "POST" { "access_token" } else { "token" };
-            let life = seconds.load(Ordering::Relaxed);
-            Reply::ok("application/json", json!({name: token, "expires_in": life}).to_string())
+            Reply::ok("application/json", json!({name: token, "expires_in": LIFE}).to_string())
         });
-        Self { stub, certificate: pem, life, issued }
+        Self { stub, certificate: pem, stale, issued }
     }
 
     pub fn realm(&self) -> String {
@@ -91,8 +95,9 @@ fn allowed(request: &Request) -> Option<String> {
     known.then_some(scope)
 }
 
-fn sign(signer: &EcdsaKeyPair, chain: &str, scope: &str, life: u64) -> String {
+fn sign(signer: &EcdsaKeyPair, chain: &str, scope: &str, stale: bool) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let end = if stale { now - LIFE } else { now + LIFE };
     let mut parts = scope.splitn(3, ':');
     let (kind, name, actions) = (parts.next(), parts.next(), parts.next().unwrap_or_default());
     let access = match scope.is_empty() {
@@ -100,8 +105,8 @@ fn sign(signer: &EcdsaKeyPair, chain: &str, scope: &str, life: u64) -> String {
         false => json!([{"type": kind, "name": name, "actions": actions.split(',').collect::<Vec<_>>()}]),
     };
     let header = json!({"typ": "JWT", "alg": "ES256", "x5c": [chain]});
-    let claims = json!({"iss": "test-issuer", "sub": "alice", "aud": "test-registry", "exp": now + life,
-                        "nbf": now - 10, "iat": now - 10, "jti": format!("{now}-{scope}"), "access": access});
+    let claims = json!({"iss": "test-issuer", "sub": "alice", "aud": "test-registry", "exp": end,
+                        "nbf": end - 2 * LIFE, "iat": end - 2 * LIFE, "jti": format!("{now}-{scope}"), "access": access});
     let encode = |value: &serde_json::Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
     let text = format!("{}.{}", encode(&header), encode(&claims));
     let signature = signer.sign(&SystemRandom::new(), text.as_bytes()).unwrap();

@@ -120,7 +120,7 @@ impl Registry {
         self.restart();
     }
 
-    pub fn restart(&mut self) {
+    fn restart(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
         self.process = serve(self.folder.path());
