@@ -47,6 +47,7 @@ mount_private() {
   mkdir -p /run/lock /run/netns /var/lib/containerd /var/lib/kubelet /var/lib/cni /var/log/pods
   for each in containerd kubelet cni; do mount --bind "$LIFE/$each" "/var/lib/$each"; done
   mount --bind "$LIFE/pod-logs" /var/log/pods
+  echo "$STATE" >/run/loggia-e2e
   mkdir -p /run/kernel
   for each in "${KERNEL_VALUES[@]}"; do
     local file=/run/kernel/$(basename "${each%=*}")
