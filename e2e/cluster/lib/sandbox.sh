@@ -23,7 +23,7 @@ make_sandbox() {
     cat $cpuset/cpuset.mems >"$cpuset/$CGROUP/cpuset.mems"
   fi
   setsid unshare --net --mount --propagation slave --pid --fork "$HERE/lib/sandbox-first" \
-    >"$LIFE/logs/sandbox.log" 2>&1 </dev/null &
+    >"$LIFE/logs/sandbox.log" 2>&1 </dev/null 9>&- &
   wait_until 20 "the sandbox" test -e "$LIFE/sandbox.ready" ||
     fail "the sandbox did not start: $(tail -1 "$LIFE/logs/sandbox.log")"
 }
