@@ -23,7 +23,7 @@ impl Registry {
     }
 
     pub(crate) fn private(life: &Path) -> Self {
-        let authority = Some(life.join("pki/ca.crt"));
+        let authority = Some(life.join("pki/trust/ca.crt"));
         Self { host: "registry.test:5443", credentials: Some(("loggia", "lantern")), authority }
     }
 

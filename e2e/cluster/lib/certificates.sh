@@ -11,6 +11,8 @@ authority() {
   mkdir -p "$PKI"
   quiet_openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \
     -subj /CN=loggia-e2e -addext keyUsage=critical,keyCertSign,cRLSign -keyout "$PKI/ca.key" -out "$PKI/ca.crt"
+  # Some programs want a folder of authorities, in which there is nothing else.
+  mkdir "$PKI/trust" && cp "$PKI/ca.crt" "$PKI/trust/"
 }
 
 certificate() { # NAME SUBJECT [ALTERNATIVE-NAMES]
