@@ -45,16 +45,18 @@ images: static ## The release images as OCI layouts in target/images.
 
 # Whether a cluster can be had here; otherwise the reason.
 E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(shell command -v go),,Go )
+# By the whole workspace, so that nothing is built with other features than `make test` builds it with.
+E2E_TESTS := --workspace $(patsubst e2e/tests/%.rs,--test %,$(wildcard e2e/tests/*.rs))
 
 .PHONY: e2e
 e2e: images tools ## Tests on a real Kubernetes, which is left running.
 	@e2e/cluster/up
 	@e2e/functions/build $(CACHE)/functions
 	$(STATIC_BUILD) -p loggia-evaluator --example evaluate
-	$(CARGO) test --locked -p loggia-e2e --no-run
-	LOGGIA_CLUSTER_PROGRAMS=$(CACHE)/cluster/bin $(CARGO) test --locked -p loggia-e2e --test states
+	$(CARGO) test --locked $(E2E_TESTS) --no-run
+	LOGGIA_CLUSTER_PROGRAMS=$(CACHE)/cluster/bin $(CARGO) test --locked --workspace --test states
 	LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) LOGGIA_IMAGES=$(TARGET)/images \
-	  e2e/cluster/run $(CARGO) test --locked --offline -p loggia-e2e
+	  e2e/cluster/run $(CARGO) test --locked --offline $(E2E_TESTS)
 
 .PHONY: e2e-down
 e2e-down: ## End the cluster.
