@@ -58,7 +58,7 @@ async fn cycle(cluster: &Cluster, number: usize) {
         match pods.create(&PostParams::default(), &pod).await {
             Ok(_) => break,
             Err(kube::Error::Api(status)) if status.code == 403 => {
-                tokio::time::sleep(Duration::from_millis(50)).await
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Err(error) => panic!("{error}"),
         }

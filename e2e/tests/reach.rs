@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,10 +23,10 @@ fn program(name: &str) -> PathBuf {
 }
 
 /// An image in which wrapper-server serves a function.
-fn served(function: &PathBuf, mode: u32) -> Image {
+fn served(function: &Path) -> Image {
     let mut entries = Entries::default();
     entries.file("/wrapper-server", &program("wrapper-server"), Some(0o555)).unwrap();
-    entries.file("/function", function, Some(mode)).unwrap();
+    entries.file("/function", function, Some(0o555)).unwrap();
     let entrypoint = ["/wrapper-server", "--port", "9446", "--", "/function"].map(String::from).to_vec();
     let config = Config { entrypoint, user: Some("10001:10001".into()), ..Config::default() };
     Image { entries, config, ..Image::default() }
@@ -77,7 +77,7 @@ async fn evaluate(address: &str, list: &str) -> String {
 async fn a_function_answers_through_its_service_on_the_node_and_by_name_in_another_pod() {
     let Some(cluster) = Cluster::here() else { return };
     let namespace = cluster.namespace("reach").await.unwrap();
-    let image = cluster.registry().push(&served(&program("echo-function"), 0o555), "echo:1").unwrap();
+    let image = cluster.registry().push(&served(&program("echo-function")), "echo:1").unwrap();
     let service = start(&namespace, "echo", &image).await;
     let address = service.spec.unwrap().cluster_ip.unwrap();
     assert_eq!(evaluate(&format!("{address}:9446"), LIST).await, LIST);
@@ -109,7 +109,7 @@ async fn a_function_answers_through_its_service_on_the_node_and_by_name_in_anoth
 async fn a_killed_container_is_started_again_and_answers() {
     let Some(cluster) = Cluster::here() else { return };
     let namespace = cluster.namespace("killed").await.unwrap();
-    let image = cluster.registry().push(&served(&program("echo-function"), 0o555), "echo:1").unwrap();
+    let image = cluster.registry().push(&served(&program("echo-function")), "echo:1").unwrap();
     let service = start(&namespace, "echo", &image).await;
     let pods: Api<Pod> = Api::namespaced(cluster.admin().await.unwrap(), &namespace.name);
     kill_container(&pods.get("echo").await.unwrap(), "function").unwrap();
@@ -127,7 +127,7 @@ async fn a_catalog_function_does_its_work_in_a_pod() {
     let folder = std::env::var_os("LOGGIA_CACHE").expect("make e2e sets LOGGIA_CACHE");
     let function = PathBuf::from(folder).join("functions/set-namespace-v0.4.1");
     let namespace = cluster.namespace("catalog").await.unwrap();
-    let image = cluster.registry().push(&served(&function, 0o555), "set-namespace:v0.4.1").unwrap();
+    let image = cluster.registry().push(&served(&function), "set-namespace:v0.4.1").unwrap();
     let service = start(&namespace, "set-namespace", &image).await;
     let address = format!("{}:9446", service.spec.unwrap().cluster_ip.unwrap());
     let list = format!(

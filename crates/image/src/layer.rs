@@ -66,9 +66,9 @@ fn append(builder: &mut Builder<impl Write>, path: &Path, entry: &Entry) -> Resu
             let size = file.metadata().map_err(unreadable)?.len();
             builder.append_data(&mut header(EntryType::Regular, *mode, size), name, file).map_err(unreadable)
         }
-        Entry::Link { target } => {
+        Entry::Link { mode, target } => {
             let target = target.strip_prefix("/").unwrap_or(target);
-            builder.append_link(&mut header(EntryType::Link, 0o755, 0), name, target).map_err(in_memory)
+            builder.append_link(&mut header(EntryType::Link, *mode, 0), name, target).map_err(in_memory)
         }
     }
 }

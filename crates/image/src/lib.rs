@@ -58,8 +58,9 @@ pub(crate) enum Entry {
         mode: u32,
         content: Vec<u8>,
     },
-    /// The same file under another name.
+    /// The same file under another name. It has one mode, and whoever unpacks the link sets it again.
     Link {
+        mode: u32,
         target: PathBuf,
     },
 }
@@ -126,7 +127,9 @@ impl Entries {
     pub fn link(&mut self, path: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Result<(), Error> {
         let (path, target) = (path.into(), target.into());
         match self.0.get(&target) {
-            Some(Entry::File { .. } | Entry::Text { .. }) => self.add(path, Entry::Link { target }),
+            Some(&(Entry::File { mode, .. } | Entry::Text { mode, .. })) => {
+                self.add(path, Entry::Link { mode, target })
+            }
             _ => Err(Error::LinkToNowhere { path, target }),
         }
     }

@@ -88,7 +88,7 @@ fn a_layout_holds_the_files_and_the_config_that_were_asked_for() {
             own("home/nonroot/", '5', 0o755, ""),
             own("home/nonroot/server", '0', 0o555, "program"),
             own("tmp/", '5', 0o1777, ""),
-            own("a-link", '1', 0o755, "home/nonroot/server"),
+            own("a-link", '1', 0o555, "home/nonroot/server"),
         ]
     );
 }
