@@ -15,6 +15,7 @@ import (
 )
 
 func main() {
-	dnsserver.Directives = []string{"bind", "health", "ready", "errors", "log", "cache", "template", "kubernetes"}
+	// The order in which plugins are asked: what the cluster does not know goes on to the templates.
+	dnsserver.Directives = []string{"bind", "health", "ready", "errors", "log", "cache", "kubernetes", "template"}
 	coremain.Run()
 }

@@ -25,7 +25,8 @@ version_of() { # FOLDER MODULE
 }
 KUBERNETES_VERSION=$(version_of kubernetes k8s.io/kubernetes)
 COREDNS_VERSION=$(version_of coredns github.com/coredns/coredns)
-BIN=$STATE/bin/$KUBERNETES_VERSION
+# What was built of other sources lies elsewhere.
+BIN=$STATE/bin/$KUBERNETES_VERSION-$(cat "$HERE"/{kubernetes,coredns}/{main.go,go.mod,go.sum} | cksum | cut -d' ' -f1)
 
 say() { printf 'cluster: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }

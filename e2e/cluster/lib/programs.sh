@@ -51,9 +51,8 @@ build_programs() {
   local version=k8s.io/component-base/version minor=${KUBERNETES_VERSION#v1.}
   build kubernetes "$BIN/kubernetes" "-X $version.gitVersion=$KUBERNETES_VERSION -X $version.gitMajor=1 \
     -X $version.gitMinor=${minor%%.*} -X $version.gitTreeState=clean"
-  build coredns "$BIN/coredns-$COREDNS_VERSION" ""
+  build coredns "$BIN/coredns" "-X github.com/coredns/coredns/coremain.GitCommit=$COREDNS_VERSION"
   ln -sf kubernetes "$BIN/kubectl"
-  ln -sf "coredns-$COREDNS_VERSION" "$BIN/coredns"
   if [[ ! $BIN/pause -nt $HERE/images/pause.c ]]; then
     cc -Os -static -s -o "$BIN/pause.new" "$HERE/images/pause.c" || fail "cc cannot build a static program; install libc6-dev"
     mv "$BIN/pause.new" "$BIN/pause"
