@@ -6,7 +6,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/loggia-e2e
 TOOLS := $(CACHE)/tools
-STATIC := target/x86_64-unknown-linux-gnu/wrapper
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+STATIC := $(TARGET)/x86_64-unknown-linux-gnu/wrapper
 STATIC_BUILD := RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --locked --profile wrapper --target x86_64-unknown-linux-gnu
 
 .PHONY: help
@@ -21,7 +22,8 @@ demo: ## Build, start the service, evaluate functions over gRPC, stop.
 
 .PHONY: test
 test: lint static tools packages ## Everything that CI checks.
-	LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(abspath $(STATIC)) LOGGIA_CACHE=$(CACHE) $(CARGO) test --locked --workspace
+	LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) $(CARGO) test --locked --workspace
+	@$(if $(E2E_LACKS),echo "left out: the tests on Kubernetes; a cluster needs $(E2E_LACKS)",$(MAKE) e2e)
 
 .PHONY: lint
 lint: ## Format and lints, warnings as errors.
@@ -34,6 +36,31 @@ lint: ## Format and lints, warnings as errors.
 static: ## The programs that run in an empty image: wrapper-server, and the function of the benchmarks.
 	$(STATIC_BUILD) -p wrapper-server
 	$(STATIC_BUILD) -p loggia-bench --bin echo-function
+
+.PHONY: images
+images: static ## The release images as OCI layouts in target/images.
+	$(subst --profile wrapper,--release,$(STATIC_BUILD)) -p function-runner
+	$(CARGO) build --locked -q -p loggia-image
+	IMAGE_TOOL=$(TARGET)/debug/loggia-image images/build $(STATIC)/../release/function-runner $(STATIC)/wrapper-server $(TARGET)/images
+
+# Whether a cluster can be had here; otherwise the reason.
+E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(shell command -v go),,Go )
+# By the whole workspace, so that nothing is built with other features than `make test` builds it with.
+E2E_TESTS := --workspace $(patsubst e2e/tests/%.rs,--test %,$(wildcard e2e/tests/*.rs))
+
+.PHONY: e2e
+e2e: images tools ## Tests on a real Kubernetes, which is left running.
+	@e2e/cluster/up
+	@e2e/functions/build $(CACHE)/functions
+	$(STATIC_BUILD) -p loggia-evaluator --example evaluate
+	$(CARGO) test --locked $(E2E_TESTS) --no-run
+	LOGGIA_CLUSTER_PROGRAMS=$(CACHE)/cluster/bin $(CARGO) test --locked --workspace --test states
+	LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) LOGGIA_IMAGES=$(TARGET)/images \
+	  e2e/cluster/run $(CARGO) test --locked --offline $(E2E_TESTS)
+
+.PHONY: e2e-down
+e2e-down: ## End the cluster.
+	@e2e/cluster/down
 
 .PHONY: tools
 tools: ## The programs of others that tests hold ours against, where Go (and npm) is installed.

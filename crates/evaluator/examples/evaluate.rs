@@ -1,4 +1,5 @@
-//! Has a function evaluator run a function: `evaluate ADDRESS IMAGE <resource-list.yaml`.
+//! Has a function evaluator run a function: `evaluate ADDRESS IMAGE <resource-list.yaml`, or with the file as
+//! a third argument.
 
 use std::error::Error;
 use std::io::{Read as _, Write as _};
@@ -11,11 +12,18 @@ use loggia_evaluator::wire::details::EvaluationError;
 #[allow(clippy::print_stderr)]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [address, image] = arguments.as_slice() else {
-        return Err("write evaluate ADDRESS IMAGE <resource-list.yaml".into());
-    };
     let mut resource_list = Vec::new();
-    std::io::stdin().read_to_end(&mut resource_list)?;
+    let (address, image) = match arguments.as_slice() {
+        [address, image] => {
+            std::io::stdin().read_to_end(&mut resource_list)?;
+            (address, image)
+        }
+        [address, image, file] => {
+            resource_list = std::fs::read(file)?;
+            (address, image)
+        }
+        _ => return Err("write evaluate ADDRESS IMAGE [resource-list.yaml]".into()),
+    };
     let client = Client::new(address, 6 << 20)?;
     match client.evaluate(image, resource_list.into(), Some(Duration::from_secs(60))).await {
         Ok(answer) => {

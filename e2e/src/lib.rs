@@ -1,0 +1,29 @@
+//! The fixture of tests that need a real Kubernetes.
+//!
+//! `e2e/cluster/up` starts the cluster and `e2e/cluster/run` runs a command on its node; a test that finds
+//! itself elsewhere says so and leaves. [`Cluster`] is the way in:
+//!
+//! ```no_run
+//! # async fn test() -> anyhow::Result<()> {
+//! let Some(cluster) = loggia_e2e::Cluster::here() else { return Ok(()) };
+//! let namespace = cluster.namespace("example").await?; // Gone again when it is dropped.
+//! let runner = namespace.runner().await?; // What a client may do that holds the runner's service account.
+//! # Ok(())
+//! # }
+//! ```
+
+mod audit;
+mod cluster;
+mod namespace;
+mod node;
+mod part;
+mod pod;
+mod registry;
+
+pub use audit::{Audit, Request};
+pub use cluster::Cluster;
+pub use namespace::{Namespace, Runner};
+pub use node::{Ballast, Footprint};
+pub use part::{Part, Paused, Stopped};
+pub use pod::{address, is_ready, kill_container, logs, pause_pod, wait_for, wait_ready};
+pub use registry::Registry;

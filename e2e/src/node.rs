@@ -1,0 +1,105 @@
+//! The node: filling it, and what of it the cluster takes up.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+
+use crate::{Namespace, pause_pod, pod, wait_ready};
+
+/// A pod that asks for all the CPU that the node had left. It goes with its namespace, or by `lift`.
+#[derive(Debug)]
+pub struct Ballast {
+    pods: Api<Pod>,
+}
+
+/// What there is of the kernel's things that a pod takes up; equal before and after, nothing leaked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footprint {
+    pub mounts: usize,
+    pub interfaces: usize,
+    pub cgroups: usize,
+    /// Of containers: the processes of the cluster itself come and go.
+    pub processes: usize,
+    pub network_namespaces: usize,
+}
+
+// === impl Ballast ===
+
+impl Ballast {
+    /// Fills the node, so that no further pod with a CPU request fits. Use it in a namespace that is alone.
+    pub async fn place(namespace: &Namespace) -> anyhow::Result<Self> {
+        let admin = namespace.cluster.admin().await?;
+        let nodes: Api<Node> = Api::all(admin.clone());
+        let nodes = nodes.list(&ListParams::default()).await?;
+        let capacity =
+            nodes.items.first().and_then(|node| node.status.as_ref()?.allocatable.as_ref()?.get("cpu"));
+        let capacity = millicores(capacity.context("the node has no CPU")?)?;
+        let mut used = 0;
+        for pod in Api::<Pod>::all(admin.clone()).list(&ListParams::default()).await?.items {
+            for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+                let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+                used += requests.and_then(|all| all.get("cpu")).map_or(Ok(0), millicores)?;
+            }
+        }
+        let pods: Api<Pod> = Api::namespaced(admin, &namespace.name);
+        let pod = pause_pod("ballast", &Quantity(format!("{}m", capacity.saturating_sub(used))))?;
+        pods.create(&PostParams::default(), &pod).await?;
+        wait_ready(&pods, "ballast", Duration::from_secs(60)).await?;
+        Ok(Self { pods })
+    }
+
+    pub async fn lift(self) -> anyhow::Result<()> {
+        self.pods.delete("ballast", &DeleteParams::default()).await?;
+        pod::wait_for(&self.pods, "ballast", Duration::from_secs(60), |found| found.is_none()).await
+    }
+}
+
+fn millicores(quantity: &Quantity) -> anyhow::Result<u64> {
+    let text = quantity.0.as_str();
+    let number = match text.strip_suffix('m') {
+        Some(number) => number.parse(),
+        None => text.parse::<u64>().map(|cores| cores * 1000),
+    };
+    number.with_context(|| format!("`{text}` is no number of CPUs"))
+}
+
+// === impl Footprint ===
+
+impl Footprint {
+    pub fn now() -> anyhow::Result<Self> {
+        let mut cgroups = 0;
+        for hierarchy in fs::read_dir("/sys/fs/cgroup")? {
+            cgroups += folders_of_pods(&hierarchy?.path(), false);
+        }
+        let processes = fs::read_dir("/proc")?
+            .filter_map(Result::ok)
+            .filter_map(|entry| fs::read_to_string(entry.path().join("cgroup")).ok())
+            .filter(|groups| groups.contains("/kubepods/"))
+            .count();
+        Ok(Self {
+            mounts: fs::read_to_string("/proc/self/mountinfo")?.lines().count(),
+            interfaces: fs::read_to_string("/proc/net/dev")?.lines().count(),
+            cgroups,
+            processes,
+            network_namespaces: fs::read_dir("/run/netns")?.count(),
+        })
+    }
+}
+
+/// How many folders there are below every `kubepods`.
+fn folders_of_pods(folder: &Path, inside: bool) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let folders =
+        entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders
+        .map(|entry| {
+            let inside = inside || entry.file_name() == "kubepods";
+            usize::from(inside) + folders_of_pods(&entry.path(), inside)
+        })
+        .sum()
+}

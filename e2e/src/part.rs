@@ -1,0 +1,84 @@
+//! One process of the cluster, and ways to take it from the others.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+#[derive(Debug, Clone)]
+pub struct Part {
+    name: &'static str,
+}
+
+/// A process that was stopped in its tracks: its connections stay open and nobody answers. It goes on when
+/// this is dropped.
+#[derive(Debug)]
+pub struct Paused(Part);
+
+/// A process that was ended. It is started again when this is dropped.
+#[derive(Debug)]
+pub struct Stopped(Part);
+
+// === impl Part ===
+
+impl Part {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name }
+    }
+
+    pub fn pause(&self) -> anyhow::Result<Paused> {
+        self.tell("pause")?;
+        Ok(Paused(self.clone()))
+    }
+
+    pub fn stop(&self) -> anyhow::Result<Stopped> {
+        self.tell("stop")?;
+        Ok(Stopped(self.clone()))
+    }
+
+    /// Starts the process where it does not run, and returns when it answers.
+    pub fn start(&self) -> anyhow::Result<()> {
+        self.tell("start").map(drop)
+    }
+
+    /// The pid, as it is inside the sandbox.
+    pub fn pid(&self) -> anyhow::Result<u32> {
+        Ok(self.tell("pid")?.trim().parse()?)
+    }
+
+    fn tell(&self, action: &str) -> anyhow::Result<String> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/part");
+        let output = Command::new(&script).args([action, self.name]).output();
+        let output = output.with_context(|| script.display().to_string())?;
+        if !output.status.success() {
+            bail!("{action} {}: {}", self.name, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Paused {
+    pub fn resume(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        // Where this fails the cluster is gone, and the next call to it says so.
+        let _ = self.0.tell("resume");
+    }
+}
+
+impl Stopped {
+    /// Starts the process and returns when it answers.
+    pub fn start(self) -> anyhow::Result<()> {
+        self.0.start()
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.start();
+    }
+}
