@@ -1,0 +1,214 @@
+//! What is asked of the API server. Every request has a time limit, and says which verb it needs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Event, ObjectReference, Pod, PodTemplate, Secret, Service};
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::diagnosis::{self, Diagnosis};
+use crate::names::RECLAIM_AFTER;
+
+/// How long the API server may take to answer.
+const ANSWER_TIME: Duration = Duration::from_secs(15);
+
+/// The name under which changes are recorded.
+const FIELD_MANAGER: &str = "krm-function-runner";
+
+/// The API server, as far as function pods are concerned.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    pub(crate) namespace: String,
+    pub(crate) pods: Api<Pod>,
+    pub(crate) services: Api<Service>,
+    pub(crate) config_maps: Api<ConfigMap>,
+    pod_templates: Api<PodTemplate>,
+    secrets: Api<Secret>,
+    events: Api<Event>,
+}
+
+/// How long one piece of an answer may take. Watches are ended by the API server before that.
+const READ_TIME: Duration = Duration::from_secs(90);
+
+/// Why the API server cannot be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("{0}")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    #[error("{0}")]
+    Inferred(#[from] kube::config::InferConfigError),
+    #[error("{0}")]
+    Client(#[from] kube::Error),
+}
+
+/// A client for the cluster that this file names, or else the surroundings: `KUBECONFIG`, the pod's service
+/// account, the user's own configuration. Nothing is sent yet.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    let named = kubeconfig.is_some() || std::env::var_os("KUBECONFIG").is_some();
+    let mut config = match kubeconfig {
+        Some(file) => {
+            let read = Kubeconfig::read_from(file)?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
+        }
+        None if named => Config::from_kubeconfig(&KubeConfigOptions::default()).await?,
+        None => match Config::incluster() {
+            Ok(config) => config,
+            Err(_) => Config::infer().await?,
+        },
+    };
+    config.read_timeout = Some(READ_TIME);
+    Ok(Client::try_from(config)?)
+}
+
+/// Why the API server did not do it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    #[error("no answer within {ANSWER_TIME:?}")]
+    TimedOut,
+}
+
+// === impl Cluster ===
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    pub(crate) fn new(client: &Client, namespace: &str, manager_namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            pods: Api::namespaced(client.clone(), namespace),
+            services: Api::namespaced(client.clone(), namespace),
+            config_maps: Api::namespaced(client.clone(), manager_namespace),
+            pod_templates: Api::namespaced(client.clone(), namespace),
+            secrets: Api::namespaced(client.clone(), namespace),
+            events: Api::namespaced(client.clone(), namespace),
+        }
+    }
+
+    pub(crate) async fn create_pod(&self, pod: &Pod) -> Result<Pod, Error> {
+        timed(self.pods.create(&posting(), pod)).await
+    }
+
+    pub(crate) async fn create_service(&self, service: &Service) -> Result<Service, Error> {
+        timed(self.services.create(&posting(), service)).await
+    }
+
+    pub(crate) async fn service(&self, name: &str) -> Result<Option<Service>, Error> {
+        timed(self.services.get_opt(name)).await
+    }
+
+    pub(crate) async fn config_map(&self, name: &str) -> Result<Option<ConfigMap>, Error> {
+        timed(self.config_maps.get_opt(name)).await
+    }
+
+    pub(crate) async fn pod_template(&self, name: &str) -> Result<Option<PodTemplate>, Error> {
+        timed(self.pod_templates.get_opt(name)).await
+    }
+
+    pub(crate) async fn delete_pod(&self, name: &str, uid: Option<&str>) -> Result<(), Error> {
+        delete(&self.pods, name, uid).await
+    }
+
+    pub(crate) async fn delete_service(&self, name: &str, uid: Option<&str>) -> Result<(), Error> {
+        delete(&self.services, name, uid).await
+    }
+
+    /// Notes on a pod when it may be removed, in seconds since 1970.
+    pub(crate) async fn set_reclaim_after(&self, pod: &str, seconds: i64) -> Result<(), Error> {
+        let note = json!({ "metadata": { "annotations": { RECLAIM_AFTER: seconds.to_string() } } });
+        let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        timed(self.pods.patch_metadata(pod, &by, &Patch::Merge(note))).await.map(drop)
+    }
+
+    pub(crate) async fn secret(&self, name: &str) -> Result<Option<Secret>, Error> {
+        timed(self.secrets.get_opt(name)).await
+    }
+
+    pub(crate) async fn create_secret(&self, secret: &Secret) -> Result<(), Error> {
+        timed(self.secrets.create(&posting(), secret)).await.map(drop)
+    }
+
+    pub(crate) async fn replace_secret(&self, name: &str, secret: &Secret) -> Result<(), Error> {
+        timed(self.secrets.replace(name, &posting(), secret)).await.map(drop)
+    }
+
+    /// Leaves a note for people who look at the pod.
+    pub(crate) async fn record(&self, pod: &Pod, reason: &str, message: &str) -> Result<(), Error> {
+        let now = jiff::Timestamp::now();
+        let event = Event {
+            metadata: ObjectMeta {
+                generate_name: pod.metadata.name.as_ref().map(|name| format!("{name}.")),
+                namespace: Some(self.namespace.clone()),
+                ..Default::default()
+            },
+            involved_object: ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                name: pod.metadata.name.clone(),
+                namespace: Some(self.namespace.clone()),
+                uid: pod.metadata.uid.clone(),
+                ..Default::default()
+            },
+            reason: Some(reason.to_owned()),
+            message: Some(message.chars().take(1000).collect()),
+            type_: Some("Warning".to_owned()),
+            reporting_component: Some(FIELD_MANAGER.to_owned()),
+            first_timestamp: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now)),
+            last_timestamp: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now)),
+            count: Some(1),
+            ..Default::default()
+        };
+        timed(self.events.create(&posting(), &event)).await.map(drop)
+    }
+
+    /// What a refusal means for the one who waits.
+    pub(crate) fn diagnose(&self, verb: &str, resource: &str, error: &Error) -> Diagnosis {
+        diagnosis::refused(verb, resource, &self.namespace, error)
+    }
+}
+
+async fn timed<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+    match tokio::time::timeout(ANSWER_TIME, request).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Error::TimedOut),
+    }
+}
+
+fn posting() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() }
+}
+
+/// Deletes what has this name and, if it is known, this identity. What is not there is deleted already.
+async fn delete<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<(), Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let preconditions = uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None });
+    let parameters = DeleteParams { preconditions, ..Default::default() };
+    match timed(api.delete(name, &parameters)).await {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+// === impl Error ===
+
+impl Error {
+    /// The HTTP code of the API server's answer, if it gave one.
+    pub(crate) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Kube(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
+    }
+}

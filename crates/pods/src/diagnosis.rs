@@ -1,0 +1,246 @@
+//! Why a pod does not come up, in words for the caller who waits for it.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+
+use crate::cluster;
+use crate::pool::FailureKind;
+
+/// What is wrong with a pod, as far as its status tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Diagnosis {
+    /// Which part of the pod, what Kubernetes calls it, and what it says of it.
+    pub(crate) text: String,
+    pub(crate) kind: FailureKind,
+}
+
+/// What a container may wait for as long as it likes, up to the time that a pod has to become ready.
+const ORDINARY: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
+
+/// The reason why waiting longer is pointless, if there is one.
+pub(crate) fn diagnose(pod: &Pod) -> Option<Diagnosis> {
+    let status = pod.status.as_ref()?;
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Some(passing("it is being deleted".to_owned()));
+    }
+    if let Some("Failed" | "Succeeded") = status.phase.as_deref() {
+        return Some(ended(status));
+    }
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    containers.filter_map(container).next().or_else(|| unschedulable(status))
+}
+
+/// What the pod still waits for, for a message that says it took too long.
+pub(crate) fn still_waiting(pod: &Pod) -> String {
+    let Some(status) = pod.status.as_ref() else { return "it has no status yet".to_owned() };
+    if pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) {
+        return "it has no node yet".to_owned();
+    }
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let waiting = containers.filter_map(|container| {
+        let state = container.state.as_ref()?;
+        if let Some(waiting) = &state.waiting {
+            let reason = waiting.reason.as_deref().unwrap_or("waiting");
+            return Some(format!(
+                "container `{}`: {reason}{}",
+                container.name,
+                after(waiting.message.as_deref())
+            ));
+        }
+        let running = state.running.is_some() && !container.ready;
+        running.then(|| format!("container `{}` runs, and its server does not answer", container.name))
+    });
+    let found: Vec<_> = waiting.collect();
+    match found.as_slice() {
+        [] => format!("it is {}", status.phase.as_deref().unwrap_or("in no phase")),
+        found => found.join("; "),
+    }
+}
+
+fn container(status: &ContainerStatus) -> Option<Diagnosis> {
+    let state = status.state.as_ref()?;
+    if let Some(terminated) = &state.terminated
+        && terminated.exit_code != 0
+    {
+        return Some(crashed(
+            status,
+            terminated.exit_code,
+            terminated.message.as_deref(),
+            terminated.reason.as_deref(),
+        ));
+    }
+    let waiting = state.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref().unwrap_or_default();
+    if ORDINARY.contains(&reason) {
+        return None;
+    }
+    let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    if reason == "CrashLoopBackOff"
+        && let Some(last) = last
+    {
+        return Some(crashed(status, last.exit_code, last.message.as_deref(), last.reason.as_deref()));
+    }
+    let message = after(waiting.message.as_deref());
+    Some(lasting(format!("container `{}`: {reason}{message}", status.name)))
+}
+
+fn crashed(status: &ContainerStatus, code: i32, output: Option<&str>, reason: Option<&str>) -> Diagnosis {
+    let reason = reason.filter(|reason| !matches!(*reason, "Error" | "Completed"));
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let wrote = match output.map(str::trim).filter(|output| !output.is_empty()) {
+        Some(output) => format!("; it wrote last: {}", last_lines(output)),
+        None => String::new(),
+    };
+    lasting(format!("container `{}`: exited with code {code}{reason}{wrote}", status.name))
+}
+
+/// The end of what a container wrote.
+fn last_lines(output: &str) -> String {
+    let lines: Vec<_> = output.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(5)..].join(" | ")
+}
+
+fn ended(status: &PodStatus) -> Diagnosis {
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let reason = status.reason.as_deref().unwrap_or("it ended");
+    match containers.filter_map(container).next() {
+        Some(crash) if status.reason.is_none() => crash,
+        // Evicted, preempted, the node shut down: another pod may fare better.
+        _ => passing(format!("{reason}{}", after(status.message.as_deref()))),
+    }
+}
+
+fn unschedulable(status: &PodStatus) -> Option<Diagnosis> {
+    let conditions = status.conditions.as_ref()?;
+    let condition = conditions.iter().find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    })?;
+    Some(lasting(format!("Unschedulable{}", after(condition.message.as_deref()))))
+}
+
+fn after(message: Option<&str>) -> String {
+    message.filter(|message| !message.is_empty()).map(|message| format!(": {message}")).unwrap_or_default()
+}
+
+fn lasting(text: String) -> Diagnosis {
+    Diagnosis { text, kind: FailureKind::Lasting }
+}
+
+fn passing(text: String) -> Diagnosis {
+    Diagnosis { text, kind: FailureKind::Passing }
+}
+
+/// What the API server's refusal means, where it is not about the pod.
+pub(crate) fn refused(verb: &str, resource: &str, namespace: &str, error: &cluster::Error) -> Diagnosis {
+    let what = format!("could not {verb} {resource} in namespace `{namespace}`");
+    match error {
+        cluster::Error::Kube(kube::Error::Api(status)) => {
+            let message = &status.message;
+            match status.code {
+                403 if is_rbac(message) => lasting(format!(
+                    "{what}: {message}; grant the verb `{verb}` on `{resource}` to the runner's service account"
+                )),
+                408 | 409 | 429 | 500..=599 => passing(format!("{what}: {message}")),
+                _ => lasting(format!("{what}: {message}")),
+            }
+        }
+        other => passing(format!("{what}: the API server cannot be reached: {}", chain(other))),
+    }
+}
+
+/// Refusals by the authorizer, and not by an admission controller.
+pub(crate) fn is_rbac(message: &str) -> bool {
+    message.contains(" cannot ")
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(status: &Value) -> Pod {
+        serde_json::from_value(json!({ "metadata": { "name": "p" }, "status": status })).unwrap()
+    }
+
+    fn text(status: &Value) -> Option<String> {
+        diagnose(&pod(status)).map(|diagnosis| diagnosis.text)
+    }
+
+    fn function(state: &Value) -> Value {
+        json!({ "phase": "Pending", "containerStatuses": [{
+            "name": "function", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+        }] })
+    }
+
+    #[test]
+    fn an_ordinary_start_has_nothing_wrong() {
+        assert_eq!(text(&json!({ "phase": "Pending" })), None);
+        assert_eq!(text(&function(&json!({ "waiting": { "reason": "PodInitializing" } }))), None);
+        assert_eq!(text(&function(&json!({ "running": {} }))), None);
+    }
+
+    #[test]
+    fn a_failed_pull_is_told_in_the_kubelets_words() {
+        let waiting = json!({ "waiting": { "reason": "ErrImagePull", "message": "no manifest for `x:v9`" } });
+        assert_eq!(
+            text(&function(&waiting)).unwrap(),
+            "container `function`: ErrImagePull: no manifest for `x:v9`"
+        );
+    }
+
+    #[test]
+    fn a_crash_is_told_with_its_code_and_the_last_lines() {
+        let terminated =
+            json!({ "terminated": { "exitCode": 3, "reason": "Error", "message": "a\nb\n\nc\nd\ne\nf\n" } });
+        assert_eq!(
+            text(&function(&terminated)).unwrap(),
+            "container `function`: exited with code 3; it wrote last: b | c | d | e | f"
+        );
+        let mut looping =
+            function(&json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off" } }));
+        looping["containerStatuses"][0]["lastState"] =
+            json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
+        assert_eq!(text(&looping).unwrap(), "container `function`: exited with code 137 (OOMKilled)");
+    }
+
+    #[test]
+    fn the_scheduler_is_quoted() {
+        let status = json!({ "phase": "Pending", "conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 Insufficient cpu.",
+        }] });
+        assert_eq!(text(&status).unwrap(), "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.");
+    }
+
+    #[test]
+    fn an_evicted_pod_may_fare_better_elsewhere() {
+        let status =
+            json!({ "phase": "Failed", "reason": "Evicted", "message": "The node was low on memory." });
+        let diagnosis = diagnose(&pod(&status)).unwrap();
+        assert_eq!(diagnosis.kind, FailureKind::Passing);
+        assert_eq!(diagnosis.text, "Evicted: The node was low on memory.");
+    }
+
+    #[test]
+    fn a_pod_that_takes_too_long_is_described() {
+        let mut slow = pod(&function(&json!({ "running": {} })));
+        slow.spec = Some(serde_json::from_value(json!({ "nodeName": "n", "containers": [] })).unwrap());
+        assert_eq!(still_waiting(&slow), "container `function` runs, and its server does not answer");
+    }
+}

@@ -1,0 +1,237 @@
+//! The evaluator that runs a function in a pod.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loggia_evaluator::{Answer, Call, CallError, Error, Evaluation, Evaluator};
+use loggia_registry::{Images, Reference, with_default_prefix};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::{Code, Status};
+use tracing::{debug, info, warn};
+
+use crate::Settings;
+use crate::cluster::Cluster;
+use crate::functions::{Functions, default_limits};
+use crate::names::IMAGE_LABEL;
+use crate::pool::state::{Refusal, Settings as PoolSettings, State};
+use crate::pool::task::{Message, Task};
+use crate::pool::{Image, Permit, Pool, PoolError, Retry};
+use crate::remove::remove_all;
+use crate::roster::Roster;
+use crate::secret::PullSecrets;
+use crate::start::Starter;
+use crate::templates::{ReadError, Templates};
+use crate::watch::follow;
+
+/// How long the start waits for the template, so that a wrong one is told at once.
+const TEMPLATE_TIME: Duration = Duration::from_millis(500);
+
+/// How many functions are warmed up at once.
+const WARM_AT_ONCE: usize = 4;
+
+/// How often a call that has not begun is tried on another instance.
+const MOST_TRIES: u32 = 8;
+
+/// Runs functions in pods. Clones share the pool.
+#[derive(Clone, Debug)]
+pub struct PodEvaluator {
+    pool: Pool,
+    image_prefix: Option<Arc<str>>,
+}
+
+/// Why there is no pod evaluator.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to generate a base pod template: {0}")]
+pub struct StartError(String);
+
+// === impl PodEvaluator ===
+
+impl PodEvaluator {
+    /// Starts the pool. What the cluster has is adopted, and what is to be warm is warmed, after this
+    /// returns.
+    pub async fn start(client: kube::Client, images: Images, settings: Settings) -> Result<Self, StartError> {
+        let settings = Arc::new(settings);
+        let cluster = Cluster::new(&client, &settings.namespace, &settings.manager_namespace);
+        let templates =
+            Templates::new(cluster.clone(), settings.template.clone(), settings.wrapper_image.clone());
+        match timeout(TEMPLATE_TIME, templates.read()).await {
+            Ok(Err(error @ ReadError::Invalid(_))) => return Err(StartError(error.to_string())),
+            Ok(Err(error)) => warn!("{error}; it is asked for again when a pod is made"),
+            Ok(Ok(_)) => {}
+            Err(_) => warn!("the template of function pods is not known yet: the API server takes its time"),
+        }
+        let functions = watch::Sender::new(Arc::new(Functions::read(&settings)));
+        let (pool, messages) = Pool::new();
+        let (garbage, removals) = mpsc::unbounded_channel();
+        let secrets = Arc::new(PullSecrets::new(cluster.clone(), settings.pull_secret.clone()));
+        let trouble = watch::Sender::new(None);
+        let starter = Starter {
+            settings: Arc::clone(&settings),
+            cluster: cluster.clone(),
+            images: images.clone(),
+            templates: templates.clone(),
+            secrets: Arc::clone(&secrets),
+            functions: functions.subscribe(),
+            trouble: trouble.clone(),
+            events_refused: Arc::default(),
+        };
+        let pool_settings = PoolSettings {
+            patience: settings.ready_timeout,
+            warm_at_once: WARM_AT_ONCE,
+            margin: settings.scan_interval.unwrap_or_default().max(Duration::from_secs(5)) * 2,
+            retry: Retry::default(),
+        };
+        let defaults = default_limits(&settings);
+        let limits = functions.borrow().limits.clone();
+        let task = Task {
+            state: State::new(pool_settings, defaults.clone(), limits),
+            roster: Roster::default(),
+            starter,
+            messages,
+            inbox: pool.inbox(),
+            garbage,
+            functions: functions.subscribe(),
+            template: templates.watch(),
+            defaults,
+            replies: Default::default(),
+            spellings: Default::default(),
+            hashes: Default::default(),
+            early: Vec::new(),
+            looked: Default::default(),
+            notes: Task::notes(),
+        };
+        let ended = tokio::spawn(task.run());
+        tokio::spawn(remove_all(cluster.clone(), removals));
+        let (pods, services) = (pool.inbox(), pool.inbox());
+        let background = async move {
+            tokio::join!(
+                follow(cluster.pods.clone(), Some(IMAGE_LABEL), "pods", trouble, move |news| {
+                    let message = Message::Pods(Box::new(news));
+                    pods.upgrade().is_some_and(|inbox| inbox.send(message).is_ok())
+                }),
+                follow(cluster.services.clone(), None, "services", watch::Sender::new(None), move |news| {
+                    let message = Message::Services(Box::new(news));
+                    services.upgrade().is_some_and(|inbox| inbox.send(message).is_ok())
+                }),
+                templates.follow_changes(),
+                Functions::follow_changes(settings, functions),
+                images.clone().follow_changes(),
+                secrets.follow_changes(&images),
+            )
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = background => {}
+                _ = ended => debug!("The pool has ended"),
+            }
+        });
+        Ok(Self { pool, image_prefix: None })
+    }
+
+    /// Puts this before the names of images that have no slash.
+    #[must_use]
+    pub fn with_image_prefix(mut self, prefix: Option<String>) -> Self {
+        self.image_prefix = prefix.map(Into::into);
+        self
+    }
+
+    async fn run(&self, call: &Call) -> Result<Answer, Error> {
+        let requested = match &self.image_prefix {
+            Some(prefix) => with_default_prefix(prefix, &call.image),
+            None => call.image.as_str().into(),
+        };
+        let reference: Reference = requested.parse().map_err(|error: loggia_registry::ParseError| {
+            Error::InvalidImage { image: call.image.clone(), reason: error.to_string() }
+        })?;
+        let (image, requested): (_, Arc<str>) =
+            (Image::new(reference.to_string()), requested.as_ref().into());
+        let begin = Instant::now();
+        let mut broke = false;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let permit = self.permit(call, &image, &requested).await?;
+            let waited = begin.elapsed();
+            let left = call.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let outcome = permit.client.call(&call.image, call.resource_list.clone(), left).await;
+            let pod = &permit.pod;
+            let status = match outcome {
+                Ok(answer) => {
+                    info!(pod = %pod, ?waited, took = ?begin.elapsed(), "evaluating {} in pod", call.image);
+                    return Ok(answer);
+                }
+                Err(CallError::NotSent(status)) if tries < MOST_TRIES => {
+                    permit.broken();
+                    debug!(pod = %pod, %status, "The call did not reach the pod: another one is tried");
+                    continue;
+                }
+                // The pod is about to leave and took no notice of the call.
+                Err(CallError::Final(status)) if is_leaving(&status) && tries < MOST_TRIES => {
+                    permit.broken();
+                    continue;
+                }
+                // Functions have no effects but their answer, so one that may have run may run once more.
+                Err(CallError::Broken(status) | CallError::Final(status)) if !broke && is_cut(&status) => {
+                    permit.broken();
+                    broke = true;
+                    info!(pod = %pod, %status, "The connection broke during a call: it is made once more");
+                    continue;
+                }
+                Err(error) => error.into_status(),
+            };
+            if status.code() == Code::Unavailable {
+                permit.broken();
+            }
+            return Err(Error::InPod {
+                image: call.image.clone(),
+                pod: permit.pod.to_string(),
+                status: Box::new(status),
+            });
+        }
+    }
+
+    async fn permit(&self, call: &Call, image: &Image, requested: &Arc<str>) -> Result<Permit, Error> {
+        let permit = self.pool.permit(image.clone(), Arc::clone(requested));
+        let answer = match call.deadline {
+            Some(deadline) => timeout_at(deadline, permit)
+                .await
+                .map_err(|_| Error::TimedOut { image: call.image.clone() })?,
+            None => permit.await,
+        };
+        answer.map_err(|error| match error {
+            PoolError::Closed => Error::Unavailable("the pool of function pods has ended; try again"),
+            PoolError::Refused(Refusal::QueueFull { waiting }) => Error::NoInstance {
+                image: call.image.clone(),
+                reason: format!("{waiting} calls wait for it already, and no more may (--max-queue-length)"),
+                code: Code::ResourceExhausted,
+            },
+            PoolError::Refused(Refusal::NoInstance(failure)) => Error::NoInstance {
+                image: call.image.clone(),
+                reason: failure.text.clone(),
+                code: failure.code,
+            },
+        })
+    }
+}
+
+/// The server in the pod refuses calls because it stops or has not quite started.
+fn is_leaving(status: &Status) -> bool {
+    let words = ["shutting down; try again", "is starting; try again"];
+    status.code() == Code::Unavailable && words.iter().any(|words| status.message().ends_with(words))
+}
+
+/// The call came to an end that the function had no part in.
+fn is_cut(status: &Status) -> bool {
+    status.code() == Code::Unavailable
+}
+
+impl Evaluator for PodEvaluator {
+    fn name(&self) -> &'static str {
+        "pod"
+    }
+
+    fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a> {
+        Box::pin(self.run(call))
+    }
+}

@@ -1,0 +1,124 @@
+//! The settings of all functions, from flags and from the file, which is read again when it changes.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loggia_registry::{Reference, with_default_prefix};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::Settings;
+use crate::blueprint::Resources;
+use crate::cache_config::CacheConfig;
+use crate::pool::{Image, Limits};
+
+/// How often the file is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is said of functions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Functions {
+    pub(crate) limits: HashMap<Image, Limits>,
+    pub(crate) resources: HashMap<Image, Resources>,
+    /// Those of the file, each with the image as it is written there.
+    pub(crate) listed: Vec<(Image, Arc<str>)>,
+}
+
+// === impl Functions ===
+
+impl Functions {
+    /// Reads the file. What cannot be used is warned of; a file that is not there says nothing.
+    pub(crate) fn read(settings: &Settings) -> Self {
+        let Some(file) = &settings.cache_config else { return Self::default() };
+        let shown = file.display().to_string();
+        let text = match std::fs::read(file) {
+            Ok(text) => text,
+            Err(error) => {
+                warn!("unable to load pod cache config file: open {shown}: {error}");
+                return Self::default();
+            }
+        };
+        match CacheConfig::parse(&shown, &text) {
+            Ok(config) => {
+                config.problems.iter().for_each(|problem| warn!("{problem}"));
+                info!("Loaded {} pod cache configurations from {shown}", config.functions.len());
+                Self::of(&config, settings)
+            }
+            Err(error) => {
+                warn!("unable to load pod cache config file: {error}");
+                Self::default()
+            }
+        }
+    }
+
+    fn of(config: &CacheConfig, settings: &Settings) -> Self {
+        let mut functions = Self::default();
+        for entry in &config.functions {
+            let Some(image) = image_of(&entry.name, settings.image_prefix.as_deref()) else {
+                warn!("pod cache config: `{}` is no image; its entry is left out", entry.name);
+                continue;
+            };
+            let defaults = default_limits(settings);
+            let limits = Limits {
+                busy_at: entry.busy_at.unwrap_or(defaults.busy_at),
+                most_instances: entry.most_instances.unwrap_or(defaults.most_instances),
+                least_instances: entry.least_instances.unwrap_or(defaults.least_instances),
+                ttl: entry.ttl.unwrap_or(defaults.ttl),
+                ..defaults
+            };
+            functions.limits.insert(image.clone(), limits);
+            functions.resources.insert(image.clone(), entry.resources.clone());
+            functions.listed.retain(|(known, _)| *known != image);
+            functions.listed.push((image, entry.name.as_str().into()));
+        }
+        functions
+    }
+
+    /// Tells of changes of the file, for as long as the future is polled.
+    pub(crate) async fn follow_changes(settings: Arc<Settings>, tell: watch::Sender<Arc<Self>>) {
+        let Some(file) = settings.cache_config.clone() else { return };
+        let mut known = stamp(&file);
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            let found = stamp(&file);
+            if found == known {
+                continue;
+            }
+            known = found;
+            let functions = Arc::new(Self::read(&settings));
+            tell.send_if_modified(|current| {
+                let changed = *current != functions;
+                *current = functions;
+                changed
+            });
+        }
+    }
+}
+
+/// The limits of a function of which nothing is said.
+pub(crate) fn default_limits(settings: &Settings) -> Limits {
+    Limits {
+        busy_at: settings.busy_at,
+        most_instances: settings.most_instances,
+        least_instances: 0,
+        most_running: settings.most_running,
+        most_waiting: settings.most_waiting,
+        ttl: settings.ttl,
+    }
+}
+
+/// The function that a name stands for.
+pub(crate) fn image_of(name: &str, prefix: Option<&str>) -> Option<Image> {
+    let name = prefix.map_or(name.into(), |prefix| with_default_prefix(prefix, name));
+    let reference: Reference = name.parse().ok()?;
+    Some(Image::new(reference.to_string()))
+}
+
+/// What changes when a file does, also by way of a link, as Kubernetes mounts them.
+fn stamp(file: &Path) -> Option<(std::time::SystemTime, u64, std::path::PathBuf)> {
+    let real = std::fs::canonicalize(file).ok()?;
+    let metadata = std::fs::metadata(&real).ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), real))
+}

@@ -1,0 +1,308 @@
+//! One function in the pool: its instances and the calls that wait for one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::state::{CallId, Effect, InstanceId, Reason, Sight};
+use super::{Failure, FailureKind, Limits, Retry};
+
+/// The shortest time between two notes on how long an instance is wanted, for ordinary times to live.
+const HOLD_STEP: Duration = Duration::from_secs(30);
+
+/// How long an instance may stay unready while nobody asks for it.
+const UNREADY_TIME: Duration = Duration::from_secs(60);
+
+/// How long the failures of a function are remembered once it might be tried again.
+const MEMORY: Duration = Duration::from_secs(30);
+
+/// After so many failures in a row, warming a function up is left to the first call.
+const WARM_TRIES: u32 = 8;
+
+/// A function, as the pool knows it.
+#[derive(Debug, Default)]
+pub(super) struct Function {
+    /// Who waits, first come first served, and how long each would while starts fail.
+    pub(super) queue: BTreeMap<CallId, Instant>,
+    /// In the order in which they came.
+    pub(super) instances: Vec<Instance>,
+    /// The last one that was picked.
+    pub(super) turn: Option<InstanceId>,
+    failures: u32,
+    retry_at: Option<Instant>,
+    last_failure: Option<Arc<Failure>>,
+}
+
+/// An instance, as the pool knows it.
+#[derive(Debug)]
+pub(super) struct Instance {
+    pub(super) id: InstanceId,
+    pub(super) stage: Stage,
+    /// The calls that run in it.
+    pub(super) running: usize,
+    /// Since when nothing runs in it.
+    pub(super) idle_since: Instant,
+    /// Since when the cluster says that it is not ready.
+    unready_since: Option<Instant>,
+    /// This pool started it, so this pool removes it.
+    pub(super) ours: bool,
+    /// It is of another template than a new one would be.
+    pub(super) outdated: bool,
+    /// A call of this pool ran in it.
+    used: bool,
+    /// Until when somebody else wants it.
+    pub(super) held_until: Option<Instant>,
+    /// Until when the others believe that it is wanted.
+    pub(super) told_until: Option<Instant>,
+}
+
+/// Where an instance is in its life.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    /// Being created, or found and not yet heard of.
+    Starting,
+    Ready,
+    /// A connection to it broke, and somebody looks why.
+    Suspect,
+    /// No more calls; it goes once those that it has are over.
+    Leaving(Reason),
+}
+
+// === impl Function ===
+
+impl Function {
+    pub(super) fn instance(&mut self, id: InstanceId) -> Option<&mut Instance> {
+        self.instances.iter_mut().find(|instance| instance.id == id)
+    }
+
+    /// Instances of the current template that take calls now or will soon.
+    pub(super) fn alive(&self) -> usize {
+        self.instances.iter().filter(|instance| instance.is_alive()).count()
+    }
+
+    /// Instances that take calls now.
+    pub(super) fn usable(&self) -> usize {
+        self.instances.iter().filter(|instance| instance.is_usable()).count()
+    }
+
+    /// Instances of the current template that take up a place.
+    fn count(&self) -> usize {
+        let counts = |instance: &&Instance| !instance.outdated && !instance.is_leaving();
+        self.instances.iter().filter(counts).count()
+    }
+
+    /// Running and waiting calls.
+    fn load(&self) -> usize {
+        let alive = self.instances.iter().filter(|instance| instance.is_alive());
+        alive.map(|instance| instance.running).sum::<usize>() + self.queue.len()
+    }
+
+    /// Whether the next call is a reason to start an instance.
+    pub(super) fn wants_another(&mut self, limits: &Limits, now: Instant) -> bool {
+        if !self.may_start(now) {
+            return false;
+        }
+        if self.alive() == 0 {
+            self.give_up_unready();
+            return true;
+        }
+        self.load() >= limits.busy_at.saturating_mul(self.alive()) && self.count() < limits.most_instances
+    }
+
+    /// The backoff after a failure is over.
+    pub(super) fn may_start(&self, now: Instant) -> bool {
+        self.retry_at.is_none_or(|at| at <= now)
+    }
+
+    /// The instance for the next call: the least loaded one, in turn among equals.
+    pub(super) fn pick(&mut self, most_running: Option<usize>) -> Option<&mut Instance> {
+        let turn = self.turn;
+        let free = |instance: &&mut Instance| {
+            instance.is_usable() && most_running.is_none_or(|most| instance.running < most)
+        };
+        let order = |instance: &&mut Instance| {
+            (instance.outdated, instance.running, turn.is_some_and(|turn| instance.id <= turn), instance.id)
+        };
+        let picked = self.instances.iter_mut().filter(free).min_by_key(order)?;
+        picked.used = true;
+        Some(picked)
+    }
+
+    /// Instances of an old template leave as soon as one of the current template can do their work.
+    pub(super) fn retire_outdated(&mut self) {
+        if self.instances.iter().any(|instance| instance.is_usable() && !instance.outdated) {
+            let outdated = |instance: &&mut Instance| instance.outdated && !instance.is_leaving();
+            for instance in self.instances.iter_mut().filter(outdated) {
+                instance.stage = Stage::Leaving(Reason::Outdated);
+            }
+        }
+    }
+
+    pub(super) fn give_up_unready(&mut self) {
+        for instance in &mut self.instances {
+            if instance.unready_since.is_some() && matches!(instance.stage, Stage::Ready | Stage::Suspect) {
+                instance.stage = Stage::Leaving(Reason::NotReady);
+            }
+        }
+    }
+
+    /// Takes out the instances that have left, and says what becomes of them.
+    pub(super) fn take_leavers(&mut self) -> Vec<(InstanceId, Effect)> {
+        let mut taken = Vec::new();
+        self.instances.retain(|instance| match (instance.stage, instance.ours) {
+            (Stage::Leaving(why), _) if instance.running == 0 => {
+                let id = instance.id;
+                match (why, instance.ours) {
+                    (Reason::Failed, _) | (_, true) => {
+                        taken.push((id, Effect::Delete { instance: id, why }));
+                        false
+                    }
+                    (Reason::Gone, false) => {
+                        taken.push((id, Effect::Forget { instance: id }));
+                        false
+                    }
+                    // Whoever started it may see it with other eyes. It is left alone until its time is up.
+                    (_, false) => true,
+                }
+            }
+            _ => true,
+        });
+        taken
+    }
+
+    /// Marks what nobody used for long enough.
+    pub(super) fn expire(&mut self, limits: &Limits, margin: Duration, now: Instant) {
+        let mut spare = self.alive().saturating_sub(limits.least_instances);
+        for instance in &mut self.instances {
+            if instance.running > 0 {
+                continue;
+            }
+            let expired = instance.wanted_until(limits.ttl, margin).is_some_and(|until| until <= now);
+            let unready = instance.unready_since.is_some_and(|since| since + UNREADY_TIME <= now);
+            match instance.stage {
+                Stage::Ready | Stage::Suspect if expired && (spare > 0 || !instance.is_alive()) => {
+                    spare -= usize::from(instance.is_alive());
+                    instance.stage = Stage::Leaving(Reason::Expired);
+                    // Its owner, if there is one, would have said something by now.
+                    instance.ours = true;
+                }
+                Stage::Ready | Stage::Suspect if unready => {
+                    instance.stage = Stage::Leaving(Reason::NotReady);
+                }
+                Stage::Leaving(_) if expired => instance.ours = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes a failed start and says when to try again.
+    pub(super) fn failed(&mut self, failure: Arc<Failure>, now: Instant, retry: &Retry) -> Instant {
+        let wait = match failure.kind {
+            FailureKind::Crowded => retry.crowded,
+            kind => {
+                self.failures = self.failures.saturating_add(1);
+                let most = if kind == FailureKind::Passing { retry.most_passing } else { retry.most_lasting };
+                let doubled = retry.least.saturating_mul(1 << (self.failures - 1).min(16));
+                doubled.min(most)
+            }
+        };
+        self.last_failure = Some(failure);
+        *self.retry_at.insert(now + wait)
+    }
+
+    pub(super) fn recovered(&mut self) {
+        self.failures = 0;
+        self.retry_at = None;
+        self.last_failure = None;
+    }
+
+    pub(super) fn may_retry_warming(&self) -> bool {
+        self.failures < WARM_TRIES
+    }
+
+    pub(super) fn last_failure(&self) -> Option<Arc<Failure>> {
+        self.last_failure.clone()
+    }
+
+    /// A failure that another try would only repeat, while nothing else could serve.
+    pub(super) fn fresh_failure(&self, now: Instant) -> Option<Arc<Failure>> {
+        let failure = self.last_failure.as_ref()?;
+        let fresh = failure.kind == FailureKind::Lasting && !self.may_start(now);
+        (fresh && self.alive() == 0 && self.usable() == 0).then(|| Arc::clone(failure))
+    }
+
+    /// Nothing would be lost by forgetting it.
+    pub(super) fn is_blank(&self, now: Instant) -> bool {
+        let forgotten = self.retry_at.is_none_or(|at| at + MEMORY <= now);
+        self.instances.is_empty() && self.queue.is_empty() && forgotten
+    }
+}
+
+// === impl Instance ===
+
+impl Instance {
+    pub(super) fn new(id: InstanceId, now: Instant) -> Self {
+        Self {
+            id,
+            stage: Stage::Starting,
+            running: 0,
+            idle_since: now,
+            unready_since: None,
+            ours: true,
+            outdated: false,
+            used: false,
+            held_until: None,
+            told_until: None,
+        }
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::Leaving(_))
+    }
+
+    fn is_usable(&self) -> bool {
+        matches!(self.stage, Stage::Ready) && self.unready_since.is_none()
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.outdated && !self.is_leaving() && self.unready_since.is_none()
+    }
+
+    pub(super) fn seen(&mut self, sight: Sight, now: Instant) {
+        // Who starts an instance of ours watches it more closely than this.
+        if self.ours && matches!(self.stage, Stage::Starting) {
+            return;
+        }
+        match sight {
+            Sight::Ready => self.unready_since = None,
+            Sight::NotReady => {
+                if !matches!(self.stage, Stage::Starting) {
+                    self.unready_since.get_or_insert(now);
+                }
+            }
+            Sight::Terminating | Sight::Gone => self.stage = Stage::Leaving(Reason::Gone),
+            Sight::Failed => self.stage = Stage::Leaving(Reason::Failed),
+        }
+    }
+
+    /// A note for the others that this instance is wanted, where the last one would soon be too old.
+    pub(super) fn hold(&mut self, now: Instant, ttl: Duration) -> Option<Effect> {
+        if self.is_leaving() || !(self.used || self.ours) || matches!(self.stage, Stage::Starting) {
+            return None;
+        }
+        let until = if self.running > 0 { now + ttl } else { self.idle_since + ttl };
+        let step = (ttl / 10).max(HOLD_STEP).min(ttl / 2);
+        if self.told_until.is_some_and(|told| until < told + step) {
+            return None;
+        }
+        self.told_until = Some(until);
+        Some(Effect::Hold { instance: self.id, until })
+    }
+
+    /// When it may be removed if nothing runs in it.
+    fn wanted_until(&self, ttl: Duration, margin: Duration) -> Option<Instant> {
+        let own = (self.ours || self.used).then(|| self.idle_since + ttl);
+        let until = own.max(self.held_until)?;
+        Some(if self.ours { until } else { until + margin })
+    }
+}

@@ -1,0 +1,525 @@
+//! What the pool decides: which instances run, who waits for them, when they retire.
+//!
+//! [`State`] does nothing itself. It is told what happened and when, and says what is to be done. Nothing
+//! here knows Kubernetes: what a cluster knows of an instance arrives as a [`Sight`].
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::function::{Function, Instance, Stage};
+use super::{Failure, Image, Limits, Retry};
+
+/// One call, numbered in the order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct CallId(pub(crate) u64);
+
+/// One instance: a function pod with its Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct InstanceId(pub(crate) u64);
+
+/// All that the pool is ever told.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A call wants an instance of a function.
+    Asked { call: CallId, image: Image },
+    /// A call is over: it was answered, or failed, or gave up waiting.
+    Ended { call: CallId },
+    /// A function is to have an instance before anybody asks.
+    Warm { image: Image },
+    /// An instance that was to be started, checked or taken over is ready, or will never be.
+    Started { instance: InstanceId, outcome: Result<(), Arc<Failure>> },
+    /// A call found its connection broken.
+    Broken { instance: InstanceId },
+    /// The answer to [`Effect::Check`].
+    Checked { instance: InstanceId, healthy: bool },
+    /// The cluster has an instance that this pool did not start.
+    Found { instance: InstanceId, image: Image, found: Found },
+    /// The cluster says how an instance is.
+    Seen { instance: InstanceId, sight: Sight },
+    /// Somebody else wants an instance to be kept until then.
+    Held { instance: InstanceId, until: Instant },
+    /// An instance was made from another template than one would be now, or no longer so.
+    Outdated { instance: InstanceId, outdated: bool },
+    /// The settings of functions changed.
+    Limits { defaults: Limits, functions: HashMap<Image, Limits> },
+    /// The time that [`State::next_wake`] named has come.
+    Tick,
+    /// Time to look for what nobody uses.
+    Scan,
+}
+
+/// What is known of an instance that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) outdated: bool,
+    /// Until when somebody wants it to be kept.
+    pub(crate) held_until: Instant,
+}
+
+/// How the cluster sees an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    Ready,
+    /// It was ready and is not now.
+    NotReady,
+    /// It is about to go.
+    Terminating,
+    /// It ended by itself, or was evicted.
+    Failed,
+    Gone,
+}
+
+/// All that the pool ever wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// The call may use the instance.
+    Answer { call: CallId, instance: InstanceId },
+    /// The call gets no instance.
+    Refuse { call: CallId, refusal: Refusal },
+    /// Start an instance and report [`Event::Started`]. There may be `most` of the function in the cluster.
+    Start { instance: InstanceId, image: Image, most: usize },
+    /// See whether an instance answers, and report [`Event::Started`] for one that was found and
+    /// [`Event::Checked`] for any other.
+    Check { instance: InstanceId },
+    /// Remove an instance. The pool has forgotten it, and nobody uses it.
+    Delete { instance: InstanceId, why: Reason },
+    /// Forget an instance that is somebody else's to remove.
+    Forget { instance: InstanceId },
+    /// Tell the others that an instance is wanted until then.
+    Hold { instance: InstanceId, until: Instant },
+}
+
+/// Why a call gets no instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// As many wait already as may.
+    QueueFull { waiting: usize },
+    /// No instance could be had.
+    NoInstance(Arc<Failure>),
+}
+
+/// Why an instance goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Expired,
+    NeverReady,
+    Broken,
+    NotReady,
+    Failed,
+    Gone,
+    Outdated,
+}
+
+/// What all functions share.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// How long a call waits for an instance while starts fail for passing reasons.
+    pub(crate) patience: Duration,
+    /// How many instances are warmed up at once.
+    pub(crate) warm_at_once: usize,
+    /// How long after its time an instance of somebody else is removed.
+    pub(crate) margin: Duration,
+    pub(crate) retry: Retry,
+}
+
+/// The pool.
+#[derive(Debug)]
+pub(crate) struct State {
+    settings: Settings,
+    defaults: Limits,
+    limits: HashMap<Image, Limits>,
+    functions: HashMap<Image, Function>,
+    calls: HashMap<CallId, Place>,
+    homes: HashMap<InstanceId, Image>,
+    wakes: BinaryHeap<Reverse<(Instant, Image)>>,
+    to_warm: VecDeque<Image>,
+    warming: Vec<InstanceId>,
+    instances: u64,
+}
+
+/// Where a call is.
+#[derive(Clone, Debug)]
+enum Place {
+    Waiting(Image),
+    Running(Image, InstanceId),
+}
+
+// === impl State ===
+
+impl State {
+    pub(crate) fn new(settings: Settings, defaults: Limits, limits: HashMap<Image, Limits>) -> Self {
+        Self {
+            settings,
+            defaults,
+            limits,
+            functions: HashMap::new(),
+            calls: HashMap::new(),
+            homes: HashMap::new(),
+            wakes: BinaryHeap::new(),
+            to_warm: VecDeque::new(),
+            warming: Vec::new(),
+            instances: 0,
+        }
+    }
+
+    /// A name for an instance that is about to be [found](Event::Found).
+    pub(crate) fn name_instance(&mut self) -> InstanceId {
+        self.instances += 1;
+        InstanceId(self.instances)
+    }
+
+    /// The instance takes no more calls.
+    pub(crate) fn is_leaving(&self, instance: InstanceId) -> bool {
+        let function = self.homes.get(&instance).and_then(|image| self.functions.get(image));
+        let found = function.and_then(|function| function.instances.iter().find(|one| one.id == instance));
+        found.is_none_or(Instance::is_leaving)
+    }
+
+    /// When the pool wants a [`Event::Tick`].
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        self.wakes.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Instances: all, and those that can take calls.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let all = self.functions.values().map(|function| function.instances.len()).sum();
+        let usable = self.functions.values().map(Function::usable).sum();
+        (all, usable)
+    }
+
+    /// How many calls wait, and how many run.
+    #[cfg(test)]
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let waiting = self.calls.values().filter(|place| matches!(place, Place::Waiting(_))).count();
+        assert_eq!(
+            waiting,
+            self.functions.values().map(|function| function.queue.len()).sum::<usize>(),
+            "the places of calls and the queues must agree"
+        );
+        (waiting, self.calls.len() - waiting)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.calls.is_empty() && self.homes.is_empty()
+    }
+
+    /// Nothing is left to be warmed up.
+    #[cfg(test)]
+    pub(crate) fn is_warm(&self) -> bool {
+        self.to_warm.is_empty() && self.warming.is_empty()
+    }
+
+    pub(crate) fn on(&mut self, event: Event, now: Instant) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Asked { call, image } => self.asked(call, &image, now, &mut effects),
+            Event::Ended { call } => self.ended(call, now, &mut effects),
+            Event::Warm { image } => {
+                self.to_warm.push_back(image);
+                self.warm_up(now, &mut effects);
+            }
+            Event::Started { instance, outcome } => self.started(instance, outcome, now, &mut effects),
+            Event::Broken { instance } => {
+                self.on_instance(instance, now, &mut effects, |instance, effects| {
+                    if matches!(instance.stage, Stage::Ready) {
+                        instance.stage = Stage::Suspect;
+                        effects.push(Effect::Check { instance: instance.id });
+                    }
+                });
+            }
+            Event::Checked { instance, healthy } => {
+                self.on_instance(instance, now, &mut effects, |instance, _| {
+                    if matches!(instance.stage, Stage::Suspect) {
+                        instance.stage = if healthy { Stage::Ready } else { Stage::Leaving(Reason::Broken) };
+                    }
+                });
+            }
+            Event::Found { instance, image, found } => self.found(instance, &image, found, now, &mut effects),
+            Event::Seen { instance, sight } => {
+                self.on_instance(instance, now, &mut effects, |instance, _| {
+                    instance.seen(sight, now);
+                });
+            }
+            Event::Held { instance, until } => {
+                self.on_instance(instance, now, &mut effects, |instance, _| {
+                    instance.held_until = Some(until);
+                    instance.told_until = instance.told_until.max(Some(until));
+                });
+            }
+            Event::Outdated { instance, outdated } => {
+                self.on_instance(instance, now, &mut effects, |instance, _| instance.outdated = outdated);
+            }
+            Event::Limits { defaults, functions } => {
+                (self.defaults, self.limits) = (defaults, functions);
+                let images: Vec<_> = self.functions.keys().cloned().collect();
+                for image in &images {
+                    self.settle(image, now, &mut effects);
+                }
+            }
+            Event::Tick => self.tick(now, &mut effects),
+            Event::Scan => self.scan(now, &mut effects),
+        }
+        effects
+    }
+
+    fn limits(&self, image: &Image) -> Limits {
+        self.limits.get(image).unwrap_or(&self.defaults).clone()
+    }
+
+    fn asked(&mut self, call: CallId, image: &Image, now: Instant, effects: &mut Vec<Effect>) {
+        let limits = self.limits(image);
+        let function = self.functions.entry(image.clone()).or_default();
+        if let Some(failure) = function.fresh_failure(now) {
+            effects.push(Effect::Refuse { call, refusal: Refusal::NoInstance(failure) });
+            return;
+        }
+        // The rule counts the calls that are there already, so it comes before this one.
+        if function.wants_another(&limits, now) {
+            self.start(image, now, effects);
+        }
+        let Some(function) = self.functions.get_mut(image) else { return };
+        function.queue.insert(call, now + self.settings.patience);
+        self.calls.insert(call, Place::Waiting(image.clone()));
+        self.settle(image, now, effects);
+        let waiting = self.functions.get(image).map_or(0, |function| function.queue.len());
+        // Only who really has to wait counts, and the last one has not got a place.
+        if limits.most_waiting.is_some_and(|most| waiting > most)
+            && matches!(self.calls.get(&call), Some(Place::Waiting(_)))
+        {
+            self.calls.remove(&call);
+            if let Some(function) = self.functions.get_mut(image) {
+                function.queue.remove(&call);
+            }
+            effects.push(Effect::Refuse { call, refusal: Refusal::QueueFull { waiting: waiting - 1 } });
+        }
+    }
+
+    fn ended(&mut self, call: CallId, now: Instant, effects: &mut Vec<Effect>) {
+        match self.calls.remove(&call) {
+            Some(Place::Waiting(image)) => {
+                if let Some(function) = self.functions.get_mut(&image) {
+                    function.queue.remove(&call);
+                }
+                self.settle(&image, now, effects);
+            }
+            Some(Place::Running(image, instance)) => {
+                let ttl = self.limits(&image).ttl;
+                let found = self.functions.get_mut(&image).and_then(|function| function.instance(instance));
+                if let Some(instance) = found {
+                    instance.running -= 1;
+                    instance.idle_since = now;
+                    effects.extend(instance.hold(now, ttl));
+                }
+                self.settle(&image, now, effects);
+            }
+            None => {}
+        }
+    }
+
+    fn started(
+        &mut self,
+        id: InstanceId,
+        outcome: Result<(), Arc<Failure>>,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let was_warming = self.warming.len();
+        self.warming.retain(|warming| *warming != id);
+        let was_warming = self.warming.len() < was_warming;
+        let Some(image) = self.homes.get(&id).cloned() else {
+            // The pool gave it up meanwhile; if it exists, it must not stay.
+            effects.push(Effect::Delete { instance: id, why: Reason::NeverReady });
+            return;
+        };
+        let ttl = self.limits(&image).ttl;
+        let retry = self.settings.retry.clone();
+        let Some(function) = self.functions.get_mut(&image) else { return };
+        let Some(instance) = function.instance(id) else { return };
+        if instance.is_leaving() {
+            return self.settle(&image, now, effects);
+        }
+        match outcome {
+            Ok(()) => {
+                instance.stage = Stage::Ready;
+                instance.idle_since = now;
+                if instance.ours {
+                    instance.told_until = Some(now + ttl);
+                }
+                function.recovered();
+            }
+            Err(failure) => {
+                instance.stage = Stage::Leaving(Reason::NeverReady);
+                if instance.ours {
+                    let at = function.failed(failure, now, &retry);
+                    self.wakes.push(Reverse((at, image.clone())));
+                    if was_warming && function.may_retry_warming() {
+                        self.to_warm.push_back(image.clone());
+                    }
+                }
+            }
+        }
+        self.settle(&image, now, effects);
+        self.warm_up(now, effects);
+    }
+
+    fn found(
+        &mut self,
+        id: InstanceId,
+        image: &Image,
+        found: Found,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut instance = Instance::new(id, now);
+        instance.ours = false;
+        instance.outdated = found.outdated;
+        instance.held_until = Some(found.held_until);
+        instance.told_until = Some(found.held_until);
+        self.homes.insert(id, image.clone());
+        self.functions.entry(image.clone()).or_default().instances.push(instance);
+        effects.push(Effect::Check { instance: id });
+        self.settle(image, now, effects);
+    }
+
+    fn on_instance(
+        &mut self,
+        id: InstanceId,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+        change: impl FnOnce(&mut Instance, &mut Vec<Effect>),
+    ) {
+        let Some(image) = self.homes.get(&id).cloned() else { return };
+        let Some(instance) = self.functions.get_mut(&image).and_then(|function| function.instance(id)) else {
+            return;
+        };
+        change(instance, effects);
+        self.settle(&image, now, effects);
+    }
+
+    /// Brings a function in order after any change: who can run runs, who must go goes, and if somebody
+    /// waits, then for something.
+    fn settle(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) {
+        let limits = self.limits(image);
+        let Some(function) = self.functions.get_mut(image) else { return };
+        function.retire_outdated();
+        while let Some(call) = function.queue.keys().next().copied() {
+            let Some(instance) = function.pick(limits.most_running) else { break };
+            instance.running += 1;
+            let id = instance.id;
+            function.turn = Some(id);
+            function.queue.remove(&call);
+            self.calls.insert(call, Place::Running(image.clone(), id));
+            effects.push(Effect::Answer { call, instance: id });
+        }
+        let nothing_to_wait_for = !function.queue.is_empty() && function.alive() == 0;
+        if nothing_to_wait_for {
+            // A pod that is not ready may come back, but not while somebody waits.
+            function.give_up_unready();
+        }
+        for (id, effect) in function.take_leavers() {
+            self.homes.remove(&id);
+            self.warming.retain(|warming| *warming != id);
+            effects.push(effect);
+        }
+        if nothing_to_wait_for {
+            if let Some(failure) = function.fresh_failure(now) {
+                self.refuse_all(image, &failure, effects);
+            } else if function.may_start(now) {
+                self.start(image, now, effects);
+            }
+        }
+        let function = self.functions.get(image);
+        if function.is_some_and(|function| function.is_blank(now)) {
+            self.functions.remove(image);
+        }
+    }
+
+    fn refuse_all(&mut self, image: &Image, failure: &Arc<Failure>, effects: &mut Vec<Effect>) {
+        let Some(function) = self.functions.get_mut(image) else { return };
+        for (call, _) in std::mem::take(&mut function.queue) {
+            self.calls.remove(&call);
+            let refusal = Refusal::NoInstance(Arc::clone(failure));
+            effects.push(Effect::Refuse { call, refusal });
+        }
+    }
+
+    fn start(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) -> InstanceId {
+        let id = self.name_instance();
+        let most = self.limits(image).most_instances;
+        self.homes.insert(id, image.clone());
+        self.functions.entry(image.clone()).or_default().instances.push(Instance::new(id, now));
+        effects.push(Effect::Start { instance: id, image: image.clone(), most });
+        id
+    }
+
+    fn warm_up(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        while self.warming.len() < self.settings.warm_at_once {
+            let ready =
+                |image: &Image| self.functions.get(image).is_none_or(|function| function.may_start(now));
+            // One that failed waits for its turn; its wake brings us here again.
+            let Some(position) = self.to_warm.iter().position(ready) else { return };
+            let Some(image) = self.to_warm.remove(position) else { return };
+            if self.functions.get(&image).is_none_or(|function| function.alive() == 0) {
+                let id = self.start(&image, now, effects);
+                self.warming.push(id);
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        while let Some(Reverse((at, _))) = self.wakes.peek()
+            && *at <= now
+        {
+            let Some(Reverse((_, image))) = self.wakes.pop() else { return };
+            self.out_of_patience(&image, now, effects);
+            self.settle(&image, now, effects);
+        }
+        self.warm_up(now, effects);
+    }
+
+    /// Calls that waited long enough for a function whose starts fail get the last reason.
+    fn out_of_patience(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) {
+        let Some(function) = self.functions.get_mut(image) else { return };
+        let (Some(failure), 0) = (function.last_failure(), function.alive()) else { return };
+        let late: Vec<_> =
+            function.queue.iter().filter(|(_, until)| **until <= now).map(|(call, _)| *call).collect();
+        for call in late {
+            function.queue.remove(&call);
+            self.calls.remove(&call);
+            let refusal = Refusal::NoInstance(Arc::clone(&failure));
+            effects.push(Effect::Refuse { call, refusal });
+        }
+    }
+
+    fn scan(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        let images: Vec<_> = self.functions.keys().cloned().collect();
+        for image in images {
+            let limits = self.limits(&image);
+            let Some(function) = self.functions.get_mut(&image) else { continue };
+            for instance in &mut function.instances {
+                effects.extend(instance.hold(now, limits.ttl));
+            }
+            function.expire(&limits, self.settings.margin, now);
+            self.settle(&image, now, effects);
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "nobody used it for its time to live",
+            Self::NeverReady => "it did not become ready",
+            Self::Broken => "its server does not answer",
+            Self::NotReady => "it is no longer ready",
+            Self::Failed => "it failed",
+            Self::Gone => "it was deleted",
+            Self::Outdated => "another one with the current template took its place",
+        })
+    }
+}

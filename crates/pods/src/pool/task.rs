@@ -1,0 +1,422 @@
+//! The one task that owns the pool: it hears of everything, and has done what the pool decides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use loggia_evaluator::Client;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tracing::{debug, info, warn};
+
+use super::state::{CallId, Effect, Event, Found, InstanceId, Refusal, State};
+use super::{Endpoint, Failure, FailureKind, Image, Limits};
+use crate::functions::Functions;
+use crate::roster::{Discovery, Garbage, Meaning, Now, Record, Roster};
+use crate::start::{Job, Place, Starter, unix_now};
+use crate::template::Template;
+use crate::watch::News;
+
+/// How long calls are held back for the first look at the namespace, so that what is there is not started
+/// once more.
+const FIRST_LOOK: Duration = Duration::from_secs(3);
+
+/// Notes on pods that are written at once.
+const NOTES_AT_ONCE: usize = 4;
+
+/// All that the pool's task is ever told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A call wants an instance. The task keeps `reply`; the state learns only the call's id.
+    Ask {
+        image: Image,
+        requested: Arc<str>,
+        call: CallId,
+        reply: oneshot::Sender<Result<Endpoint, Refusal>>,
+    },
+    /// A call's place was dropped: it is done, or failed, or gave up waiting.
+    Ended {
+        call: CallId,
+    },
+    /// An instance is about to be created under these names.
+    Named {
+        instance: InstanceId,
+        pod: String,
+        service: String,
+    },
+    /// An instance was started or taken over, or could not be.
+    Started {
+        instance: InstanceId,
+        outcome: Result<Client, Failure>,
+    },
+    /// Somebody wants to know whether the holder of a Service takes up a place of its function.
+    Counts {
+        service: String,
+        young: bool,
+        reply: oneshot::Sender<bool>,
+    },
+    Pods(Box<News<Pod>>),
+    Services(Box<News<Service>>),
+    Event(Event),
+}
+
+/// The owner of the pool's state.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) state: State,
+    pub(crate) roster: Roster,
+    pub(crate) starter: Starter,
+    pub(crate) messages: mpsc::UnboundedReceiver<Message>,
+    pub(crate) inbox: mpsc::WeakUnboundedSender<Message>,
+    pub(crate) garbage: mpsc::UnboundedSender<Garbage>,
+    pub(crate) functions: watch::Receiver<Arc<Functions>>,
+    pub(crate) template: watch::Receiver<Option<Arc<Template>>>,
+    pub(crate) defaults: Limits,
+    pub(crate) replies: HashMap<CallId, oneshot::Sender<Result<Endpoint, Refusal>>>,
+    /// The spelling of an image that its pods are started with.
+    pub(crate) spellings: HashMap<Image, Arc<str>>,
+    /// What the template's hash must be for a function, as far as somebody asked.
+    pub(crate) hashes: HashMap<Image, Option<String>>,
+    /// Calls that came before the first look at the namespace.
+    pub(crate) early: Vec<(CallId, Image)>,
+    pub(crate) looked: Looked,
+    pub(crate) notes: Arc<Semaphore>,
+}
+
+/// What of the namespace has been seen.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    pods: bool,
+    services: bool,
+    enough: bool,
+}
+
+// === impl Task ===
+
+impl Task {
+    pub(crate) fn notes() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(NOTES_AT_ONCE))
+    }
+
+    /// Runs until the last handle of the pool is gone.
+    pub(crate) async fn run(mut self) {
+        let mut scan = interval(self.starter.settings.scan_interval.unwrap_or(Duration::MAX / 4));
+        scan.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let first_look = tokio::time::sleep(FIRST_LOOK);
+        tokio::pin!(first_look);
+        loop {
+            let wake = self.state.next_wake();
+            let wake = async {
+                match wake {
+                    Some(at) => sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                message = self.messages.recv() => match message {
+                    Some(message) => self.hear(message),
+                    None => break,
+                },
+                () = wake => self.on(Event::Tick),
+                _ = scan.tick(), if self.starter.settings.scan_interval.is_some() => self.scan(),
+                () = &mut first_look, if !self.looked.enough => self.looked_enough(),
+                Ok(()) = self.functions.changed() => self.functions_changed(),
+                Ok(()) = self.template.changed() => self.template_changed(),
+            }
+        }
+    }
+
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Ask { image, requested, call, reply } => {
+                self.replies.insert(call, reply);
+                self.spellings.entry(image.clone()).or_insert(requested);
+                match self.looked.enough {
+                    true => self.on(Event::Asked { call, image }),
+                    false => self.early.push((call, image)),
+                }
+            }
+            Message::Ended { call } => {
+                self.replies.remove(&call);
+                self.early.retain(|(early, _)| *early != call);
+                self.on(Event::Ended { call });
+            }
+            Message::Named { instance, pod, service } => self.roster.name(instance, pod, service),
+            Message::Started { instance, outcome } => self.started(instance, outcome),
+            Message::Counts { service, young, reply } => {
+                // Of one that nobody knows yet, the pod is still to come; or the Service is still to go.
+                let holder = self.roster.holder(&service);
+                let _ = reply.send(holder.map_or(young, |instance| !self.state.is_leaving(instance)));
+            }
+            Message::Pods(news) => {
+                let first = matches!(*news, News::All(_));
+                let meaning = self.read_pods(*news);
+                self.take(meaning);
+                self.looked.pods |= first;
+                self.look();
+            }
+            Message::Services(news) => {
+                let first = matches!(*news, News::All(_));
+                let mut meaning = Meaning::default();
+                match *news {
+                    News::All(services) => meaning = self.roster.all_services(&services),
+                    News::Seen(service) => self.roster.service_seen(&service),
+                    News::Gone(service) => {
+                        self.roster.service_is_gone(
+                            service.metadata.name.as_deref().unwrap_or_default(),
+                            &mut meaning,
+                        );
+                    }
+                }
+                self.take(meaning);
+                self.looked.services |= first;
+                self.look();
+            }
+            Message::Event(event) => self.on(event),
+        }
+    }
+
+    fn look(&mut self) {
+        if self.looked.pods && self.looked.services && !self.looked.enough {
+            self.looked_enough();
+        }
+    }
+
+    /// From now on calls are served.
+    fn looked_enough(&mut self) {
+        self.looked.enough = true;
+        for (call, image) in std::mem::take(&mut self.early) {
+            self.on(Event::Asked { call, image });
+        }
+        self.warm_up();
+    }
+
+    fn started(&mut self, instance: InstanceId, outcome: Result<Client, Failure>) {
+        let outcome = match (outcome, self.roster.records.get_mut(&instance)) {
+            (Ok(client), Some(record)) => {
+                record.client = Some(client);
+                let pod = record.pod.as_deref().unwrap_or_default();
+                info!("New pod {pod} is ready for image {}. ours: {}", record.image, record.ours);
+                Ok(())
+            }
+            (Ok(_), None) => Ok(()),
+            (Err(failure), record) => {
+                if let Some(record) = record.filter(|_| failure.kind != FailureKind::Crowded) {
+                    warn!("Pod creation failed for image {}: {}", record.image, failure.text);
+                }
+                Err(Arc::new(failure))
+            }
+        };
+        self.on(Event::Started { instance, outcome });
+    }
+
+    fn read_pods(&mut self, news: News<Pod>) -> Meaning {
+        let ttl = self.defaults.ttl;
+        let owner = self.starter.settings.owner.clone();
+        let mut meaning = Meaning::default();
+        match news {
+            News::All(pods) => return self.roster.all_pods(pods, ttl, &owner, now()),
+            News::Seen(pod) => self.roster.pod_seen(pod, ttl, &owner, now(), &mut meaning),
+            News::Gone(pod) => {
+                self.roster.pod_is_gone(pod.metadata.name.as_deref().unwrap_or_default(), &mut meaning);
+            }
+        }
+        meaning
+    }
+
+    fn take(&mut self, meaning: Meaning) {
+        let Meaning { events, garbage, found } = meaning;
+        events.into_iter().for_each(|event| self.on(event));
+        garbage.into_iter().for_each(|thing| drop(self.garbage.send(thing)));
+        for Discovery { record, held_until } in found {
+            info!(
+                "retrieved function evaluator pod {}/{} for {}",
+                self.starter.settings.namespace,
+                record.pod.as_deref().unwrap_or_default(),
+                record.requested
+            );
+            let outdated = self.is_outdated(&record);
+            let (instance, image) = (self.state.name_instance(), record.image.clone());
+            self.spellings.entry(image.clone()).or_insert_with(|| Arc::clone(&record.requested));
+            self.roster.add(instance, record);
+            self.on(Event::Found { instance, image, found: Found { outdated, held_until } });
+        }
+    }
+
+    /// Whether a pod would look different if it were made now.
+    fn is_outdated(&mut self, record: &Record) -> bool {
+        let Some(template) = self.template.borrow().clone() else { return false };
+        let starter = &self.starter;
+        let expected = self
+            .hashes
+            .entry(record.image.clone())
+            .or_insert_with(|| starter.blueprint(&template, &record.image, &record.requested).hash().ok());
+        let known = starter.images.known(&record.requested);
+        let moved = match (known, &record.digest) {
+            (Some(known), Some(digest)) => !crate::blueprint::is_of(digest, &known),
+            _ => false,
+        };
+        moved || (expected.is_some() && record.template_hash != *expected)
+    }
+
+    fn judge_templates(&mut self) {
+        self.hashes.clear();
+        let instances: Vec<_> = self.roster.records.keys().copied().collect();
+        for instance in instances {
+            let Some(record) = self.roster.records.remove(&instance) else { continue };
+            // What is not there yet has nothing to be compared.
+            let known = record.template_hash.is_some() || !record.ours;
+            let outdated = known && self.is_outdated(&record);
+            self.roster.records.insert(instance, record);
+            self.on(Event::Outdated { instance, outdated });
+        }
+    }
+
+    fn template_changed(&mut self) {
+        self.template.borrow_and_update();
+        self.judge_templates();
+    }
+
+    fn functions_changed(&mut self) {
+        let functions = self.functions.borrow_and_update().clone();
+        self.on(Event::Limits { defaults: self.defaults.clone(), functions: functions.limits.clone() });
+        self.judge_templates();
+        self.warm_up();
+    }
+
+    fn warm_up(&mut self) {
+        // What is there already need not be warmed, so one looks first.
+        if !self.starter.settings.warm_up || !self.looked.enough {
+            return;
+        }
+        let listed = self.functions.borrow().listed.clone();
+        for (image, requested) in listed {
+            self.spellings.entry(image.clone()).or_insert(requested);
+            self.on(Event::Warm { image });
+        }
+    }
+
+    fn scan(&mut self) {
+        self.on(Event::Scan);
+        self.judge_templates();
+        for thing in self.roster.lonely_services(Instant::now()) {
+            let _ = self.garbage.send(thing);
+        }
+        let used: std::collections::HashSet<_> =
+            self.roster.records.values().map(|record| record.image.clone()).collect();
+        let listed = self.functions.borrow().limits.clone();
+        self.spellings.retain(|image, _| used.contains(image) || listed.contains_key(image));
+    }
+
+    fn on(&mut self, event: Event) {
+        for effect in self.state.on(event, Instant::now()) {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Answer { call, instance } => {
+                let Some(reply) = self.replies.remove(&call) else { return };
+                let endpoint = self.roster.records.get(&instance).and_then(|record| {
+                    let pod = record.pod.as_deref().unwrap_or_default().into();
+                    Some(Endpoint { instance, client: record.client.clone()?, pod })
+                });
+                // Without an endpoint the reply is dropped, and that is an error at the caller.
+                if let Some(endpoint) = endpoint {
+                    let _ = reply.send(Ok(endpoint));
+                }
+            }
+            Effect::Refuse { call, refusal } => {
+                if let Some(reply) = self.replies.remove(&call) {
+                    let _ = reply.send(Err(refusal));
+                }
+            }
+            Effect::Start { instance, image, most } => self.start(instance, image, most),
+            Effect::Check { instance } => self.check(instance),
+            Effect::Delete { instance, why } => {
+                debug!(?instance, %why, "An instance leaves");
+                if let Some(thing) = self.roster.garbage(instance, why.to_string()) {
+                    let _ = self.garbage.send(thing);
+                }
+                self.roster.remove(instance);
+            }
+            Effect::Forget { instance } => drop(self.roster.remove(instance)),
+            Effect::Hold { instance, until } => self.hold(instance, until),
+        }
+    }
+
+    fn start(&mut self, instance: InstanceId, image: Image, most: usize) {
+        info!("Scaling up for image {image}. No idle pods available. Starting a new pod.");
+        let requested = self.spellings.get(&image).cloned().unwrap_or_else(|| image.as_str().into());
+        let record = Record::new(image.clone(), Arc::clone(&requested));
+        let latest = record.latest.subscribe();
+        self.roster.add(instance, record);
+        let job = Job { instance, image, requested, most, latest, inbox: self.inbox.clone() };
+        let starter = self.starter.clone();
+        self.report(instance, async move { starter.start(job).await });
+    }
+
+    fn check(&mut self, instance: InstanceId) {
+        let Some(record) = self.roster.records.get(&instance) else { return };
+        if let Some(client) = record.client.clone() {
+            let inbox = self.inbox.clone();
+            tokio::spawn(async move {
+                // A panic while checking is no sign of health either.
+                let healthy =
+                    tokio::spawn(async move { Starter::check(&client).await }).await.unwrap_or(false);
+                if let Some(inbox) = inbox.upgrade() {
+                    let _ = inbox.send(Message::Event(Event::Checked { instance, healthy }));
+                }
+            });
+            return;
+        }
+        let service = record.service.clone().unwrap_or_default();
+        let place = Place {
+            pod: record.pod.clone().unwrap_or_default(),
+            cluster_ip: self.roster.cluster_ip(&service),
+            service,
+        };
+        let (starter, latest) = (self.starter.clone(), record.latest.subscribe());
+        self.report(instance, async move { starter.adopt(&place, latest).await });
+    }
+
+    /// Has an instance brought up, and reports what became of it whatever happens.
+    fn report(
+        &self,
+        instance: InstanceId,
+        work: impl Future<Output = Result<Client, Failure>> + Send + 'static,
+    ) {
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            let outcome = tokio::spawn(work).await.unwrap_or_else(|error| {
+                let text = format!("the start ended by a defect: {error}");
+                Err(Failure { kind: FailureKind::Lasting, text, code: tonic::Code::Internal })
+            });
+            if let Some(inbox) = inbox.upgrade() {
+                let _ = inbox.send(Message::Started { instance, outcome });
+            }
+        });
+    }
+
+    fn hold(&mut self, instance: InstanceId, until: Instant) {
+        let Some(pod) = self.roster.records.get(&instance).and_then(|record| record.pod.clone()) else {
+            return;
+        };
+        let ahead = until.saturating_duration_since(Instant::now()).as_secs();
+        let seconds = unix_now() + i64::try_from(ahead).unwrap_or_default();
+        self.roster.told(instance, seconds);
+        let (cluster, notes) = (self.starter.cluster.clone(), Arc::clone(&self.notes));
+        tokio::spawn(async move {
+            let Ok(_place) = notes.acquire().await else { return };
+            if let Err(error) = cluster.set_reclaim_after(&pod, seconds).await {
+                debug!("{}", cluster.diagnose("patch", "pods", &error).text);
+            }
+        });
+    }
+}
+
+fn now() -> Now {
+    Now { instant: Instant::now(), unix: unix_now() }
+}

@@ -1,0 +1,60 @@
+//! What an installation decides about function pods.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use crate::template::PodSecurity;
+
+/// What a [`PodEvaluator`](crate::PodEvaluator) is made from.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where function pods live.
+    pub namespace: String,
+    /// Where the ConfigMap with templates is.
+    pub manager_namespace: String,
+    /// The image with the wrapper server.
+    pub wrapper_image: String,
+    /// The ConfigMap with templates; without one the built-in templates are used.
+    pub template: Option<String>,
+    /// The file with the settings of single functions.
+    pub cache_config: Option<PathBuf>,
+    /// Start the pods of the functions in that file early.
+    pub warm_up: bool,
+    /// How long an instance may idle.
+    pub ttl: Duration,
+    /// The load of an instance at which another one is started.
+    pub busy_at: usize,
+    pub most_instances: usize,
+    /// The calls that may run in one instance at once.
+    pub most_running: Option<usize>,
+    /// The calls that may wait for an instance of one function.
+    pub most_waiting: Option<usize>,
+    /// How often to look for what nobody uses; never without one.
+    pub scan_interval: Option<Duration>,
+    /// How long a pod may take to become ready.
+    pub ready_timeout: Duration,
+    /// The largest message, in either direction.
+    pub message_limit: usize,
+    pub security: PodSecurity,
+    pub address: PodAddress,
+    /// The domain under which the cluster's Services are found.
+    pub cluster_domain: String,
+    /// The name of the pull secret in the namespace of function pods.
+    pub pull_secret: String,
+    /// What stands before the names of images that have no slash.
+    pub image_prefix: Option<String>,
+    /// The name of this replica, which no other one has at any time.
+    pub owner: String,
+}
+
+/// How a pod is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodAddress {
+    /// By the name of its Service, as service meshes want it.
+    #[default]
+    Dns,
+    /// By the address of its Service, where the cluster's names are not known.
+    ServiceIp,
+    /// By its own address, where Services are not to be had.
+    PodIp,
+}

@@ -1,0 +1,39 @@
+//! A function that does as its input says, for tests. `rustc` alone builds it.
+//!
+//! It looks for a line `behave: WHAT`: `sleep MILLISECONDS`, `exit CODE`, `results`, `flood`. Otherwise what
+//! comes in goes out. On standard error it tells which pod it ran in.
+
+use std::io::{Read as _, Write as _};
+use std::time::Duration;
+
+fn main() {
+    let mut list = String::new();
+    if std::io::stdin().read_to_string(&mut list).is_err() {
+        std::process::exit(9);
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    eprintln!("pod {}", host.trim());
+    let words = list.lines().find_map(|line| line.trim().strip_prefix("behave: ")).unwrap_or_default();
+    let (what, number) = words.split_once(' ').unwrap_or((words, "0"));
+    let number: u64 = number.parse().unwrap_or_default();
+    let mut out = std::io::stdout().lock();
+    match what {
+        "sleep" => std::thread::sleep(Duration::from_millis(number)),
+        "exit" => {
+            eprintln!("it broke");
+            std::process::exit(number as i32);
+        }
+        "results" => {
+            let _ = out.write_all(list.as_bytes());
+            let _ = out.write_all(b"results:\n- message: not good\n  severity: error\n");
+            let _ = out.flush();
+            std::process::exit(1);
+        }
+        "flood" => {
+            let chunk = vec![b'x'; 1 << 16];
+            while out.write_all(&chunk).is_ok() {}
+        }
+        _ => {}
+    }
+    let _ = out.write_all(list.as_bytes());
+}

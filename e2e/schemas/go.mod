@@ -1,0 +1,3 @@
+module loggia.dev/e2e/schemas
+
+go 1.24

@@ -1,0 +1,10 @@
+//! Function pods on a real cluster: the runner as a process, with the rights of a stock installation.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+
+mod errors;
+mod faults;
+mod pool;
+mod replicas;
+mod support;
+mod templates;
