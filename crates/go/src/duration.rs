@@ -32,6 +32,13 @@ impl Duration {
     }
 }
 
+impl From<std::time::Duration> for Duration {
+    /// What does not fit becomes the longest span there is.
+    fn from(span: std::time::Duration) -> Self {
+        Self(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
 impl FromStr for Duration {
     type Err = ParseError;
 

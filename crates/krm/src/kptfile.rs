@@ -517,12 +517,15 @@ impl Selector {
 // === impl Function ===
 
 impl Function {
-    /// What to call it: its name, or the last part of its image, or its command.
+    /// What to call it: its name, or the last part of its image without tag and digest, or its command.
     #[must_use]
     pub fn display_name(&self) -> &str {
         match (self.name.as_str(), self.image.as_str()) {
             ("", "") => &self.exec,
-            ("", image) => crate::path::base_name(image),
+            ("", image) => {
+                let base = crate::path::base_name(image);
+                base.split(['@', ':']).next().unwrap_or(base)
+            }
             (name, _) => name,
         }
     }

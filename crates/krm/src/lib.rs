@@ -31,8 +31,9 @@
 pub mod annotation;
 mod document;
 pub mod kptfile;
+pub mod mend;
 pub mod package;
-mod path;
+pub mod path;
 mod resource;
 mod resource_list;
 mod results;

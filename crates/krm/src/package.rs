@@ -139,6 +139,30 @@ pub enum ReadErrorKind {
     NameNotUtf8,
 }
 
+/// The packages directly inside a package on disk, by slash path from `root`, sorted. `folder` is the package,
+/// relative to `root`.
+///
+/// # Errors
+/// If a folder cannot be listed.
+pub fn subpackages_of_folder(root: &Path, folder: &str) -> Result<Vec<String>, ReadError> {
+    let name = root.display().to_string();
+    walk::subpackages(&disk::Folder::new(root), folder, Limits::default()).map_err(|(file, kind)| ReadError {
+        package: name,
+        file,
+        line: None,
+        kind,
+    })
+}
+
+/// The packages directly inside a package in memory, like [`subpackages_of_folder`].
+///
+/// # Errors
+/// If folders nest too deep.
+pub fn subpackages_of_files(files: &Files, folder: &str) -> Result<Vec<String>, ReadError> {
+    walk::subpackages(&memory::Index::new(files), folder, Limits::default())
+        .map_err(|(file, kind)| ReadError { package: String::new(), file, line: None, kind })
+}
+
 // === impl Package ===
 
 impl Package {

@@ -1,7 +1,8 @@
 //! Slash paths, handled as text the way Go's `path` package does.
 
 /// The shortest path that means the same: no empty parts, no `.`, no `x/..`; `.` if nothing is left.
-pub(crate) fn clean(path: &str) -> String {
+#[must_use]
+pub fn clean(path: &str) -> String {
     let rooted = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -23,23 +24,27 @@ pub(crate) fn clean(path: &str) -> String {
 }
 
 /// Joins what is not empty and cleans the result; empty if nothing is there.
-pub(crate) fn join(parts: &[&str]) -> String {
+#[must_use]
+pub fn join(parts: &[&str]) -> String {
     let present: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
     if present.is_empty() { String::new() } else { clean(&present.join("/")) }
 }
 
 /// The part behind the last slash.
-pub(crate) fn base_name(path: &str) -> &str {
+#[must_use]
+pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
 /// The part before the last slash; empty if there is none.
-pub(crate) fn folder(path: &str) -> &str {
+#[must_use]
+pub fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// A name inside a folder, where the empty folder is the root.
-pub(crate) fn inside(folder: &str, name: &str) -> String {
+#[must_use]
+pub fn inside(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 

@@ -117,6 +117,19 @@ impl Resource {
         &mut self.document.root
     }
 
+    /// Makes the comment above the document one of its root, as it is in a list, where items have no header.
+    pub fn fold_header(&mut self) {
+        let header = std::mem::take(&mut self.document.head_comment);
+        let root = &mut self.document.root;
+        if !header.is_empty() {
+            let comment = match root.comments().head {
+                "" => header,
+                head => Text::from(format!("{header}\n{head}")),
+            };
+            root.set_head_comment(comment);
+        }
+    }
+
     // --- type and name ---
 
     /// `apiVersion`, or nothing.

@@ -18,6 +18,8 @@ pub struct ResourceList {
     pub function_config: Option<Node>,
     /// What the function has to say, as it was written. [`ResourceList::results`] reads it.
     pub results: Option<Node>,
+    /// What the function prints for people although it succeeds, on standard error. No part of the list's text.
+    pub printed: String,
 }
 
 /// The type of the object around the items.
@@ -50,7 +52,13 @@ impl ResourceList {
     /// A list of the current version.
     #[must_use]
     pub fn new(items: Vec<Resource>) -> Self {
-        Self { wrapping: Some(Wrapping::default()), items, function_config: None, results: None }
+        Self {
+            wrapping: Some(Wrapping::default()),
+            items,
+            function_config: None,
+            results: None,
+            printed: String::new(),
+        }
     }
 
     /// Reads a stream.
@@ -64,12 +72,14 @@ impl ResourceList {
     pub fn parse(bytes: &[u8], options: StreamOptions) -> Result<Self, StreamError> {
         let reading = Reading { sequence_style: options.sequence_style, ..Reading::default() };
         match document::read_stream(bytes, &reading, &is_list)? {
-            Stream::List(root) => Ok(Self::unwrap(root)),
+            Stream::List(root) => Ok(Self::from_node(root)),
             Stream::Resources(items) => Ok(Self { items, ..Self::default() }),
         }
     }
 
-    fn unwrap(mut root: Node) -> Self {
+    /// Unwraps a list that is parsed already; what is no item, config or result is left out.
+    #[must_use]
+    pub fn from_node(mut root: Node) -> Self {
         let text_of = |key| root.get(key).map(text).unwrap_or_default().to_owned();
         let wrapping = Wrapping { api_version: text_of("apiVersion"), kind: text_of("kind") };
         let mut take = |key| root.remove(key).map(|pair| pair.value).map(expand_foreign_aliases);
@@ -78,7 +88,7 @@ impl ResourceList {
         let mut items = root.remove("items").map(|pair| pair.value).unwrap_or_default();
         let items = items.items_mut().map(std::mem::take).unwrap_or_default();
         let items = items.into_iter().map(expand_foreign_aliases).map(Resource::new).collect();
-        Self { wrapping: Some(wrapping), items, function_config, results }
+        Self { wrapping: Some(wrapping), items, function_config, results, printed: String::new() }
     }
 
     /// Writes the list, with all annotations; plain documents if that is what was read, and then without those
@@ -94,7 +104,7 @@ impl ResourceList {
         match &self.wrapping {
             Some(wrapping) => {
                 let options = EmitOptions { sequences: SequenceStyle::Compact, fidelity };
-                node_to_string_with(&self.to_node(wrapping), options)
+                node_to_string_with(&self.to_node(wrapping, fidelity), options)
             }
             None => self.emit_documents(fidelity),
         }
@@ -107,9 +117,12 @@ impl ResourceList {
         document::write(self.items.clone(), "", fidelity).unwrap_or_default()
     }
 
-    fn to_node(&self, wrapping: &Wrapping) -> Node {
+    fn to_node(&self, wrapping: &Wrapping, fidelity: Fidelity) -> Node {
         let pair = |key: &str, value: Node| Pair { key: Node::verbatim(key), value };
-        let items = self.items.iter().map(|item| item.node().clone()).collect();
+        let items = match fidelity {
+            Fidelity::Exact => self.items.iter().map(|item| item.node().clone()).collect(),
+            Fidelity::Faithful => self.items.iter().map(with_header).collect(),
+        };
         let mut pairs = vec![
             pair("apiVersion", Node::verbatim(wrapping.api_version.as_str())),
             pair("kind", Node::verbatim(wrapping.kind.as_str())),
@@ -139,6 +152,13 @@ impl ResourceList {
             item.retain_annotations(|key| !matches!(key, INDEX | LEGACY_INDEX | SEQUENCE_INDENT));
         }
     }
+}
+
+/// The original loses the comment above a document.
+fn with_header(item: &Resource) -> Node {
+    let mut item = item.clone();
+    item.fold_header();
+    item.into_document().root
 }
 
 fn is_list(root: &Node) -> bool {

@@ -46,5 +46,5 @@ pub use node::{Comments, Document, Kind, Node, Pair, ScalarStyle, Tag, reads_as_
 pub use parse::{ParseOptions, parse_all, parse_all_with, parse_first, parse_first_with};
 pub use resolve::{Resolved, is_base60, is_yaml11_bool, resolve};
 pub use sequence_style::detect_sequence_style;
-pub use ser::to_node;
+pub use ser::{natural_order, to_node};
 pub use text::Text;

@@ -6,6 +6,8 @@
 mod build;
 mod order;
 
+pub use self::order::natural_order;
+
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,7 @@ use loggia_yaml::{
 };
 
 use super::{Condition, Kptfile, KptfileError, RenderStatus, Status};
+use crate::mend;
 use crate::resource::{Resource, text};
 
 /// A Kptfile that keeps what people wrote: comments, order, quotes and fields that nobody changes.
@@ -49,6 +50,29 @@ impl KptfileDocument {
             [&self.document],
             EmitOptions { sequences: self.sequences, fidelity: Fidelity::Faithful },
         )
+    }
+
+    /// The text as kpt writes it anew, schema order, wide sequences and quotes where needed, but with the
+    /// comments that people wrote.
+    #[must_use]
+    pub fn to_canonical_yaml(&self) -> String {
+        self.rewritten(|_, _| {})
+    }
+
+    /// The text as kpt saves a function in it: as [`KptfileDocument::to_canonical_yaml`], but with the fields in
+    /// the order that people gave them.
+    #[must_use]
+    pub fn to_ordered_yaml(&self) -> String {
+        self.rewritten(mend::restore_order)
+    }
+
+    fn rewritten(&self, arrange: impl Fn(&Node, &mut Node)) -> String {
+        let root = to_node(&self.kptfile).expect("strings, numbers and maps of strings always fit");
+        let mut document = Document { root, ..self.document.clone() };
+        mend::restore_comments(&self.document.root, &mut document.root);
+        arrange(&self.document.root, &mut document.root);
+        let wide = EmitOptions { sequences: SequenceStyle::Wide, fidelity: Fidelity::Faithful };
+        to_string_with([&document], wide)
     }
 
     /// The resource with every change so far.

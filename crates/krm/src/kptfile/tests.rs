@@ -329,9 +329,14 @@ fn config_paths_must_be_the_packages_own() {
         "pipeline:\n  mutators:\n  - image: ghcr.io/x/set-labels:v1\n    configPath: db/x.yaml\n  - image: a\n    configPath: ./own.yaml\n  validators:\n  - exec: e\n    name: check\n    configPath: y.yaml\n",
     ));
     let error = kptfile.check_config_paths(&|path| path == "own.yaml").expect_err("two are not");
+    let reasons: Vec<String> =
+        error.iter().map(|error| format!("{}: {}", error.field, error.reason)).collect();
     assert_eq!(
-        error,
-        "functionConfig resource for mutator \"set-labels:v1\" is missing from path \"db/x.yaml\", this also occurs if \"db/x.yaml\" is part of a subpackage\nfunctionConfig resource for validator \"check\" is missing from path \"y.yaml\", this also occurs if \"y.yaml\" is part of a subpackage"
+        reasons,
+        [
+            "pipeline.mutators[0].configPath: functionConfig resource for mutator \"set-labels\" is missing from path \"db/x.yaml\", this also occurs if \"db/x.yaml\" is part of a subpackage",
+            "pipeline.validators[0].configPath: functionConfig resource for validator \"check\" is missing from path \"y.yaml\", this also occurs if \"y.yaml\" is part of a subpackage",
+        ]
     );
     assert_eq!(kptfile.check_config_paths(&|_| true), Ok(()));
 }

@@ -57,19 +57,23 @@ impl Kptfile {
     /// Checks that every `configPath` is among the package's own resources, given as a question.
     ///
     /// # Errors
-    /// With a line for each that is not.
-    pub fn check_config_paths(&self, is_own: &dyn Fn(&str) -> bool) -> Result<(), String> {
-        let missing: Vec<String> = self
+    /// With each that is not.
+    pub fn check_config_paths(&self, is_own: &dyn Fn(&str) -> bool) -> Result<(), Vec<ValidateError>> {
+        let missing: Vec<ValidateError> = self
             .steps()
             .filter(|(_, _, function)| !function.config_path.is_empty() && !is_own(&clean(&function.config_path)))
-            .map(|(list, _, function)| {
+            .map(|(list, index, function)| {
                 let (name, path) = (function.display_name(), &function.config_path);
-                format!(
-                    "functionConfig resource for {list} {name:?} is missing from path {path:?}, this also occurs if {path:?} is part of a subpackage"
-                )
+                ValidateError {
+                    field: format!("pipeline.{list}s[{index}].configPath"),
+                    value: path.clone(),
+                    reason: format!(
+                        "functionConfig resource for {list} {name:?} is missing from path {path:?}, this also occurs if {path:?} is part of a subpackage"
+                    ),
+                }
             })
             .collect();
-        if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 
     /// Every function with `mutator` or `validator` and its place.

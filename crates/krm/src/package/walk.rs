@@ -6,7 +6,7 @@ use std::io;
 use loggia_yaml::{Fidelity, Text};
 
 use super::ignore::Ignore;
-use super::{IGNORE_FILE, KPTFILE, Package, ReadError, ReadErrorKind, ReadOptions};
+use super::{IGNORE_FILE, KPTFILE, Limits, Package, ReadError, ReadErrorKind, ReadOptions};
 use crate::document::{self, Reading};
 use crate::path;
 
@@ -50,6 +50,36 @@ pub(super) fn read(tree: &impl Tree, name: &str, options: &ReadOptions) -> Resul
     walk.enter_package("")?;
     walk.folder("", 0)?;
     Ok(walk.package)
+}
+
+/// The packages inside a folder that no other package is between, sorted. `.git` holds none, and what is
+/// ignored is one all the same.
+pub(super) fn subpackages(
+    tree: &impl Tree,
+    folder: &str,
+    limits: Limits,
+) -> Result<Vec<String>, (String, ReadErrorKind)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = waiting.pop() {
+        if depth > limits.depth {
+            return Err((folder, ReadErrorKind::TooDeep(limits.depth)));
+        }
+        let entries = tree.list(&folder).map_err(|error| (folder.clone(), ReadErrorKind::Io(error)))?;
+        for entry in entries {
+            if entry.kind != EntryKind::Folder || entry.name == ".git" || !entry.is_utf8 {
+                continue;
+            }
+            let inner = path::inside(&folder, &entry.name);
+            if tree.has_file(&path::inside(&inner, KPTFILE)) {
+                found.push(inner);
+            } else {
+                waiting.push((inner, depth + 1));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 struct Walk<'a, T> {

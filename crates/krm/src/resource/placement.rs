@@ -107,6 +107,14 @@ impl Resource {
         self.annotate(&[(key, value.into())])
     }
 
+    /// Sets several annotations as readers and orchestrators do, in one go.
+    ///
+    /// # Errors
+    /// If the root, `metadata` or its `annotations` is no mapping.
+    pub fn set_reader_annotations(&mut self, entries: &[(&str, Text)]) -> Result<(), WrongKind> {
+        self.annotate(entries)
+    }
+
     /// Removes path, index, id and the sequence style, but not what then is empty.
     pub fn remove_reader_annotations(&mut self) {
         self.retain_annotations(|key| {
@@ -115,7 +123,7 @@ impl Resource {
     }
 
     /// Removes every annotation whose key is not approved of, but not what then is empty.
-    pub(crate) fn retain_annotations(&mut self, keep: impl Fn(&str) -> bool) {
+    pub fn retain_annotations(&mut self, keep: impl Fn(&str) -> bool) {
         // Look first: editing copies what is shared.
         if self.annotations().all(|(key, _)| keep(key)) {
             return;

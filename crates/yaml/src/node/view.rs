@@ -5,6 +5,17 @@ use crate::resolve::{Resolved, resolve, resolve_tagged};
 use crate::text::Text;
 
 impl Node {
+    /// Whether both are one collection: the same children, in memory, that nobody has changed since one was
+    /// cloned from the other. Scalars never are.
+    #[must_use]
+    pub fn shares_children_with(&self, other: &Node) -> bool {
+        match (self.content(), other.content()) {
+            (Content::Mapping(a), Content::Mapping(b)) => std::sync::Arc::ptr_eq(a, b),
+            (Content::Sequence(a), Content::Sequence(b)) => std::sync::Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
     /// The text of a scalar whatever its type; `None` for other kinds.
     #[must_use]
     pub fn scalar(&self) -> Option<&str> {

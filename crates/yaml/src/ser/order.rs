@@ -6,7 +6,8 @@ use crate::node::{Node, Tag};
 
 /// Numbers by value and before strings. In strings, at the first difference, signs come before
 /// letters (inside digits after them), and runs of digits compare as numbers.
-pub(super) fn natural_order(left: &Node, right: &Node) -> Ordering {
+#[must_use]
+pub fn natural_order(left: &Node, right: &Node) -> Ordering {
     let is_number = |node: &Node| matches!(node.tag(), Tag::Int | Tag::Float | Tag::Bool);
     match (is_number(left), is_number(right)) {
         (true, true) => number(left).total_cmp(&number(right)),
