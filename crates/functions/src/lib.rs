@@ -4,13 +4,87 @@
 //! version. [`find`] takes an image as people write it in a Kptfile. Nothing here reads a file, a clock or
 //! the network, and nothing here knows who calls it.
 
+mod apply_replacements;
+mod apply_setters;
+mod config;
+mod create_setters;
+mod data;
+mod depends_on;
+mod drop_comments;
+mod enable_gcp_services;
+mod ensure_name_substring;
+mod failure;
+mod field_spec;
+mod fields;
+mod framework;
+#[cfg(feature = "gatekeeper")]
+mod gatekeeper;
+mod gen_pkg_context;
+mod glob;
+#[cfg(feature = "schemas")]
+mod kubeconform;
+#[cfg(feature = "schemas")]
+mod kubeval;
+mod kustomize;
+mod list_setters;
+mod lookup;
+mod migration;
 mod no_op;
-mod order;
+mod object;
+mod outcome;
+mod regexp;
+mod remove_local_config_resources;
+mod report;
+#[cfg(feature = "schemas")]
+mod schemas;
+mod scope;
+mod search_replace;
+mod selector;
+mod set_annotations;
+mod set_enforcement_action;
+mod set_image;
+mod set_labels;
+mod set_namespace;
+mod set_project_id;
+mod setters;
+#[cfg(feature = "starlark")]
+mod starlark;
+mod upsert_resource;
 
-use loggia_krm::{ResourceList, StreamOptions};
+use loggia_krm::ResourceList;
+
+pub use self::failure::Failure;
+pub use self::framework::Framework;
 
 /// Every function, in the order of its name.
-pub static CATALOG: &[&Function] = &[&no_op::FUNCTION];
+pub static CATALOG: &[&Function] = &[
+    &apply_replacements::FUNCTION,
+    &apply_setters::FUNCTION,
+    &create_setters::FUNCTION,
+    &drop_comments::FUNCTION,
+    &enable_gcp_services::FUNCTION,
+    &ensure_name_substring::FUNCTION,
+    #[cfg(feature = "gatekeeper")]
+    &gatekeeper::FUNCTION,
+    &gen_pkg_context::FUNCTION,
+    #[cfg(feature = "schemas")]
+    &kubeconform::FUNCTION,
+    #[cfg(feature = "schemas")]
+    &kubeval::FUNCTION,
+    &list_setters::FUNCTION,
+    &no_op::FUNCTION,
+    &remove_local_config_resources::FUNCTION,
+    &search_replace::FUNCTION,
+    &set_annotations::FUNCTION,
+    &set_enforcement_action::FUNCTION,
+    &set_image::FUNCTION,
+    &set_labels::FUNCTION,
+    &set_namespace::FUNCTION,
+    &set_project_id::FUNCTION,
+    #[cfg(feature = "starlark")]
+    &starlark::FUNCTION,
+    &upsert_resource::FUNCTION,
+];
 
 /// Where the catalog's images live; a name without any of these is one of its short names.
 const REPOSITORIES: [&str; 3] =
@@ -49,21 +123,14 @@ pub enum Role {
 pub struct Version {
     /// The image tags that mean this behaviour.
     pub tags: &'static [&'static str],
-    /// What runs.
-    pub run: Run,
+    /// What the original is built on, which decides how it reads, writes and fails.
+    pub framework: Framework,
+    /// What runs; [`Version::run`] is how.
+    pub(crate) run: Run,
 }
 
 /// A function's code. It edits the items and sets the results.
-///
-/// On failure the list holds what the original would have written: its results, and the changes made so far.
-pub type Run = fn(&mut ResourceList) -> Result<(), Failure>;
-
-/// A function's failure: the original ends with exit code 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What the original writes to standard error, to the byte.
-    pub stderr: String,
-}
+pub(crate) type Run = fn(&mut ResourceList) -> Result<(), Failure>;
 
 /// What a function's process would have left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +149,9 @@ pub struct Output {
 #[must_use]
 pub fn find(image: &str) -> Option<(&'static Function, &'static Version)> {
     let name = REPOSITORIES.iter().find_map(|repository| image.strip_prefix(repository)).unwrap_or(image);
+    // What kpt itself has built in goes by a name of its own.
+    let own = name.strip_prefix("builtins/").filter(|name| name.starts_with(gen_pkg_context::FUNCTION.name));
+    let name = own.unwrap_or(name);
     let (name, tag) = name.split_once(':').unwrap_or((name, "latest"));
     let function = CATALOG.iter().find(|function| function.name == name)?;
     let version = function.versions.iter().find(|version| version.tags.contains(&tag))?;
@@ -91,21 +161,38 @@ pub fn find(image: &str) -> Option<(&'static Function, &'static Version)> {
 // === impl Version ===
 
 impl Version {
+    /// Runs the function on a list.
+    ///
+    /// # Errors
+    /// If the original would end with exit code 1. The list then holds what it would have written: its
+    /// results, and the changes made so far.
+    pub fn run(&self, list: &mut ResourceList) -> Result<(), Failure> {
+        self.framework.prepare(list);
+        let outcome = (self.run)(list);
+        self.framework.finish(list);
+        outcome
+    }
+
     /// Runs the function on a list as text, as its program would.
     #[must_use]
     pub fn filter(&self, stdin: &[u8]) -> Output {
-        let mut list = match ResourceList::parse(stdin, StreamOptions::default()) {
-            Ok(list) => list,
-            Err(error) => {
-                let stderr = format!("failed to read ResourceList input: {error}");
-                return Output { stdout: String::new(), stderr, exit_code: 1 };
-            }
-        };
-        let (stderr, exit_code) = match (self.run)(&mut list) {
-            Ok(()) => (String::new(), 0),
+        self.filter_list(stdin).unwrap_or_else(|Failure { stderr }| Output {
+            stdout: String::new(),
+            stderr,
+            exit_code: 1,
+        })
+    }
+
+    /// Fails where the program would end before it writes.
+    fn filter_list(&self, stdin: &[u8]) -> Result<Output, Failure> {
+        let mut list = self.framework.read(stdin)?;
+        let spellings = self.framework.note_spellings(&mut list)?;
+        let (stderr, exit_code) = match self.run(&mut list) {
+            Ok(()) => (std::mem::take(&mut list.printed), 0),
             Err(failure) => (failure.stderr, 1),
         };
-        Output { stdout: list.emit(), stderr, exit_code }
+        self.framework.restore_spellings(&mut list, spellings)?;
+        Ok(Output { stdout: self.framework.write(&list), stderr, exit_code })
     }
 }
 

@@ -2,8 +2,7 @@
 
 use loggia_krm::ResourceList;
 
-use crate::order::sort_items;
-use crate::{Failure, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "no-op",
@@ -11,11 +10,10 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("no_op.md"),
     guarded: false,
-    versions: &[Version { tags: &["latest", "unstable"], run }],
+    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::Sdk, run }],
 };
 
 #[expect(clippy::unnecessary_wraps, reason = "every function has this shape")]
-fn run(list: &mut ResourceList) -> Result<(), Failure> {
-    sort_items(list);
+fn run(_: &mut ResourceList) -> Result<(), Failure> {
     Ok(())
 }

@@ -1,0 +1,207 @@
+//! What the originals are built on: how a program reads its list and writes it back.
+
+use loggia_krm::annotation::INDEX;
+use loggia_krm::{Resource, ResourceList, StreamOptions, Wrapping};
+use loggia_yaml::{
+    Document, EmitOptions, Fidelity, Kind, Node, Pair, ParseOptions, SequenceStyle, node_to_string_with,
+    parse_all_with, to_string,
+};
+
+use crate::failure::Failure;
+use crate::migration::{self, Spellings};
+use crate::object::{self, Object};
+use crate::report;
+
+/// What a function's program is built on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framework {
+    /// The functions SDK: it takes one `ResourceList`, sorts the items, and leaves out what is empty.
+    Sdk,
+    /// kyaml's function framework: it takes any stream, keeps the order, and touches all annotations.
+    Kyaml,
+    /// kyaml's function framework up to version 0.12, which leaves annotations alone.
+    OldKyaml,
+    /// [`Framework::Kyaml`] in a program that prints an error a second time.
+    KyamlTwice,
+    /// [`Framework::OldKyaml`] in a program that prints an error a second time.
+    OldKyamlTwice,
+    /// The TypeScript SDK: it keeps the order and says nothing on standard error.
+    TypeScript,
+}
+
+impl Framework {
+    /// Reads what a program of this kind finds on standard input.
+    pub(crate) fn read(self, stdin: &[u8]) -> Result<ResourceList, Failure> {
+        match self {
+            Self::Sdk => read_single(stdin).map_err(Failure::sdk),
+            _ => ResourceList::parse(stdin, StreamOptions::default())
+                .map_err(|error| self.failure(&format!("failed to read ResourceList input: {error}"))),
+        }
+    }
+
+    fn failure(self, cause: &str) -> Failure {
+        match self {
+            Self::Sdk => Failure::sdk(cause),
+            Self::Kyaml | Self::OldKyaml | Self::TypeScript => Failure::kyaml(cause),
+            Self::KyamlTwice | Self::OldKyamlTwice => Failure::kyaml_twice(cause),
+        }
+    }
+
+    /// Takes note of how readers' annotations are spelled, before the function runs.
+    pub(crate) fn note_spellings(self, list: &mut ResourceList) -> Result<Option<Spellings>, Failure> {
+        if self != Self::KyamlTwice {
+            return Ok(None);
+        }
+        migration::prepare(list).map(Some).map_err(|cause| self.failure(&cause))
+    }
+
+    /// Spells readers' annotations as they were.
+    pub(crate) fn restore_spellings(
+        self,
+        list: &mut ResourceList,
+        spellings: Option<Spellings>,
+    ) -> Result<(), Failure> {
+        let Some(spellings) = spellings else { return Ok(()) };
+        migration::reconcile(list, spellings).map_err(|cause| self.failure(&cause))
+    }
+
+    /// Does to the items what programs of this kind do first.
+    pub(crate) fn prepare(self, list: &mut ResourceList) {
+        if matches!(self, Self::Kyaml | Self::KyamlTwice) {
+            list.items.iter_mut().for_each(have_annotations);
+        }
+    }
+
+    /// Does to the items what programs of this kind do last.
+    pub(crate) fn finish(self, list: &mut ResourceList) {
+        match self {
+            Self::Sdk => sort_items(list),
+            // Metadata that is no mapping stays; the originals do not get this far with it.
+            Self::Kyaml | Self::OldKyaml | Self::KyamlTwice | Self::OldKyamlTwice => {
+                list.items.iter_mut().for_each(|item| drop(item.drop_empty_metadata()));
+            }
+            Self::TypeScript => {}
+        }
+    }
+
+    /// Writes what a program of this kind leaves on standard output.
+    pub(crate) fn write(self, list: &ResourceList) -> String {
+        match self {
+            Self::Sdk => write_single(list),
+            Self::KyamlTwice | Self::OldKyamlTwice if list.wrapping.is_none() => {
+                // Documents keep the annotations of the reader, which once had one spelling.
+                let mut items = list.items.clone();
+                if self == Self::OldKyamlTwice {
+                    items.iter_mut().for_each(|item| item.remove_annotation(INDEX));
+                }
+                to_string(&items.into_iter().map(Resource::into_document).collect::<Vec<Document>>())
+            }
+            _ => list.emit(),
+        }
+    }
+}
+
+/// Annotations that are no mapping become one, since the framework notes something of its own in them.
+fn have_annotations(item: &mut Resource) {
+    const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
+    let odd = item.node().at(&ANNOTATIONS).is_some_and(|annotations| !annotations.is_mapping());
+    if odd && let Some(annotations) = item.node_mut().at_mut(&ANNOTATIONS) {
+        *annotations = Node::mapping();
+    }
+}
+
+/// Sorts by version, kind, namespace and name; equals stay in order.
+fn sort_items(list: &mut ResourceList) {
+    list.items.sort_by_cached_key(|item| {
+        let item = Object::of(item);
+        format!("{} {} {} {}", item.api_version(), item.kind(), item.namespace(), item.name())
+    });
+}
+
+fn read_single(stdin: &[u8]) -> Result<ResourceList, String> {
+    let documents = parse_all_with(stdin, ParseOptions::default())
+        .map_err(|error| format!("failed to parse input bytes: failed to parse input bytes: {error}"))?;
+    let roots: Vec<Node> = documents.into_iter().map(|document| document.root).collect();
+    if let Some(odd) = roots.iter().find(|root| !root.is_mapping()) {
+        let kind = go_kind(odd.kind());
+        return Err(format!(
+            "failed to parse input bytes: failed to extract objects: unhandled node kind {kind}"
+        ));
+    }
+    let count = roots.len();
+    let [root] = <[Node; 1]>::try_from(roots)
+        .map_err(|_| format!("failed to parse input bytes: expected exactly one object, got {count}"))?;
+    let kind = Object(&root).kind();
+    if kind != "ResourceList" {
+        return Err(format!("input was of unexpected kind {kind:?}; expected ResourceList"));
+    }
+    check_parts(&root)?;
+    let mut list = ResourceList::from_node(root);
+    list.wrapping = Some(Wrapping::default());
+    list.function_config = list.function_config.filter(|config| !config.is_empty());
+    read_results(&mut list);
+    Ok(list)
+}
+
+fn check_parts(root: &Node) -> Result<(), String> {
+    if let Some(config) = object::get(root, "functionConfig").filter(|config| !config.is_mapping()) {
+        let found = variant(config.kind());
+        return Err(format!("failed when tried to get functionConfig: wrong type, got: {found}"));
+    }
+    let Some(items) = object::get(root, "items") else { return Ok(()) };
+    if !items.is_sequence() {
+        let found = variant(items.kind());
+        return Err(format!("failed when tried to get items: incorrect type, was {found}"));
+    }
+    match items.items().iter().find(|item| !item.is_mapping()) {
+        Some(odd) => {
+            let kind = go_kind(odd.kind());
+            Err(format!("failed to extract objects from items: unhandled node kind {kind}"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Results of functions before are kept as a list, whatever their shape was.
+fn read_results(list: &mut ResourceList) {
+    let items = match list.results.take() {
+        Some(results) if results.is_mapping() => results.get("items").cloned(),
+        results => results,
+    };
+    list.results = items.filter(|items| items.is_sequence() && !items.is_empty()).map(|mut items| {
+        report::sort_keys(&mut items);
+        items
+    });
+}
+
+/// How the SDK names what it did not expect.
+fn variant(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Mapping => "*internal.MapVariant",
+        Kind::Sequence => "*internal.SliceVariant",
+        Kind::Scalar | Kind::Alias => "*internal.scalarVariant",
+    }
+}
+
+/// go-yaml's number of a node kind.
+fn go_kind(kind: Kind) -> u8 {
+    match kind {
+        Kind::Sequence => 2,
+        Kind::Mapping => 4,
+        Kind::Scalar => 8,
+        Kind::Alias => 16,
+    }
+}
+
+fn write_single(list: &ResourceList) -> String {
+    let Wrapping { api_version, kind } = Wrapping::default();
+    let pair = |key: &str, value: Node| Pair { key: Node::verbatim(key), value };
+    let mut pairs = vec![pair("apiVersion", Node::verbatim(api_version)), pair("kind", Node::verbatim(kind))];
+    if !list.items.is_empty() {
+        pairs.push(pair("items", list.items.iter().map(|item| item.node().clone()).collect()));
+    }
+    pairs.extend(list.function_config.clone().map(|config| pair("functionConfig", config)));
+    pairs.extend(list.results.clone().map(|results| pair("results", results)));
+    let options = EmitOptions { sequences: SequenceStyle::Compact, fidelity: Fidelity::Faithful };
+    node_to_string_with(&Node::from_pairs(pairs), options)
+}

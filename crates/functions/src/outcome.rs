@@ -1,0 +1,34 @@
+//! How programs on kyaml's framework end: with results, or with an error that is a result too.
+
+use loggia_krm::{ResourceList, ResultItem, Results, Severity};
+
+use crate::{Failure, report};
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// A list.
+    List,
+    /// A mapping with the function's name, as an older framework has it.
+    Named(&'static str),
+}
+
+/// Sets the results, or one result with the error's message, which is then printed twice.
+pub(crate) fn conclude(
+    list: &mut ResourceList,
+    shape: Shape,
+    outcome: Result<Vec<ResultItem>, String>,
+    message: impl FnOnce(&str) -> String,
+) -> Result<(), Failure> {
+    let (results, ended) = match outcome {
+        Ok(results) => (results, Ok(())),
+        Err(error) => {
+            (vec![ResultItem::new(Severity::Error, message(&error))], Err(Failure::kyaml_twice(&error)))
+        }
+    };
+    match shape {
+        Shape::List => list.set_results(&Results(results)),
+        Shape::Named(name) => report::set_named(list, name, &Results(results)),
+    }
+    ended
+}

@@ -1,0 +1,163 @@
+//! What valid Kubernetes objects look like, and what is wrong with the others.
+//!
+//! The definitions of several Kubernetes versions are part of the program, made by `e2e/schemas`. [`Catalog`] finds
+//! the one for a resource, [`check`] holds a resource against it.
+
+mod check;
+mod format;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+use loggia_krm::Resource;
+use loggia_yaml::Node;
+use serde_json::Value;
+
+pub(crate) use self::check::{Checker, Fault, Problem, Strictness, flat};
+
+static DEFINITIONS: &str = include_str!("schemas/kubernetes.tsv");
+
+/// A definition as it is stored.
+struct Line {
+    /// The versions that have it, by position.
+    versions: u32,
+    name: &'static str,
+    text: &'static str,
+}
+
+/// Everything that is stored, by name.
+struct Index {
+    versions: Vec<&'static str>,
+    lines: Vec<Line>,
+}
+
+/// The definitions of one Kubernetes version, and of custom resources that a list itself defines.
+pub(crate) struct Catalog {
+    version: u32,
+    parsed: RefCell<HashMap<&'static str, Option<Rc<Value>>>>,
+    custom: HashMap<(String, String), Rc<Value>>,
+}
+
+/// The schema of a resource.
+#[derive(Clone)]
+pub(crate) struct Schema {
+    pub(crate) root: Rc<Value>,
+    pub(crate) custom: bool,
+}
+
+// === impl Index ===
+
+impl Index {
+    fn get() -> &'static Self {
+        static INDEX: OnceLock<Index> = OnceLock::new();
+        INDEX.get_or_init(|| {
+            let (header, rest) = DEFINITIONS.split_once('\n').unwrap_or_default();
+            let versions = header.rsplit_once(": ").map_or("", |(_, versions)| versions);
+            let line = |line: &'static str| {
+                let mut parts = line.splitn(3, '\t');
+                Some(Line { versions: parts.next()?.parse().ok()?, name: parts.next()?, text: parts.next()? })
+            };
+            Index { versions: versions.split(' ').collect(), lines: rest.lines().filter_map(line).collect() }
+        })
+    }
+
+    fn find(&self, name: &str, version: u32) -> Option<&Line> {
+        let from = self.lines.partition_point(|line| line.name < name);
+        self.lines[from..]
+            .iter()
+            .take_while(|line| line.name == name)
+            .find(|line| line.versions & version != 0)
+    }
+}
+
+// === impl Catalog ===
+
+impl Catalog {
+    /// The catalog of a version such as `1.33`; of the newest if none is named.
+    pub(crate) fn new(version: Option<&str>) -> Result<Self, String> {
+        let versions = &Index::get().versions;
+        let wanted = version.map(|version| version.trim_start_matches('v'));
+        let is = |known: &str, wanted: &str| {
+            let known = known.trim_start_matches('v');
+            known == wanted || known.rsplit_once('.').is_some_and(|(minor, _)| minor == wanted)
+        };
+        let at = match wanted {
+            None | Some("master") => versions.len().saturating_sub(1),
+            Some(wanted) => versions.iter().position(|known| is(known, wanted)).ok_or_else(|| {
+                format!("Kubernetes version `{wanted}` is not built in; there are {}", versions.join(", "))
+            })?,
+        };
+        Ok(Self { version: 1 << at, parsed: RefCell::default(), custom: HashMap::new() })
+    }
+
+    /// Learns the kinds that custom resource definitions among the resources define.
+    pub(crate) fn add_custom(&mut self, items: &[Resource]) -> Result<(), String> {
+        let is_definition = |item: &&Resource| {
+            item.kind() == "CustomResourceDefinition" && item.group() == "apiextensions.k8s.io"
+        };
+        for item in items.iter().filter(is_definition) {
+            let node = item.node();
+            let text = |path: &[&str]| node.at(path).and_then(Node::as_str).unwrap_or_default();
+            let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
+            for version in node.at(&["spec", "versions"]).map_or(&[][..], Node::items) {
+                let Some(schema) = version.at(&["schema", "openAPIV3Schema"]) else { continue };
+                let api_version = format!("{group}/{}", version.get_str("name").unwrap_or_default());
+                let failed = |error: &dyn std::fmt::Display| {
+                    format!("CustomResourceDefinition {}: {error}", item.name())
+                };
+                let json = loggia_yaml::to_json(schema).map_err(|error| failed(&error))?;
+                let schema = serde_json::from_str(&json).map_err(|error| failed(&error))?;
+                self.custom.insert((api_version, kind.to_owned()), Rc::new(schema));
+            }
+        }
+        Ok(())
+    }
+
+    /// The schema of a kind. As files are named by the first label of the group only, `apps.example.com` finds what
+    /// `apps` finds.
+    pub(crate) fn schema(&self, api_version: &str, kind: &str) -> Option<Schema> {
+        if let Some(schema) = self.custom.get(&(api_version.to_owned(), kind.to_owned())) {
+            return Some(Schema { root: Rc::clone(schema), custom: true });
+        }
+        // Its definition holds itself, so there never was a file of it.
+        if kind.eq_ignore_ascii_case("CustomResourceDefinition") {
+            return None;
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
+        let label = group.split('.').next().unwrap_or_default().to_lowercase();
+        let suffix = format!(".{label}.{}.", version.to_lowercase());
+        let line = Index::get().lines.iter().find(|line| {
+            line.versions & self.version != 0
+                && line.name.rsplit_once('.').is_some_and(|(_, last)| last.eq_ignore_ascii_case(kind))
+                && line.name.contains(&suffix)
+                && line.text.contains("x-kubernetes-group-version-kind")
+        })?;
+        self.definition(line.name).map(|root| Schema { root, custom: false })
+    }
+
+    /// A definition by its full name.
+    pub(crate) fn definition(&self, name: &str) -> Option<Rc<Value>> {
+        if let Some(known) = self.parsed.borrow().get(name) {
+            return known.clone();
+        }
+        let line = Index::get().find(name, self.version)?;
+        let value = serde_json::from_str(line.text).ok().map(Rc::new);
+        self.parsed.borrow_mut().insert(line.name, value.clone());
+        value
+    }
+}
+
+/// The newest definitions as a document of their own: `{"definitions": {…}}`.
+#[cfg(feature = "starlark")]
+pub(crate) fn document() -> String {
+    let index = Index::get();
+    let newest = 1 << index.versions.len().saturating_sub(1);
+    let lines = index.lines.iter().filter(|line| line.versions & newest != 0);
+    let definitions: Vec<String> = lines.map(|line| format!("{:?}:{}", line.name, line.text)).collect();
+    format!("{{\"swagger\":\"2.0\",\"definitions\":{{{}}}}}", definitions.join(","))
+}
+
+#[cfg(test)]
+mod tests;

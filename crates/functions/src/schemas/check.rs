@@ -1,0 +1,444 @@
+//! Holding a resource against its schema.
+//!
+//! Problems come in the order in which the original's library finds them: a node's own before its children's, and
+//! surplus fields after. Where the original walks a map in random order, this walks it in the order of the keys.
+
+use std::collections::BTreeMap;
+
+use loggia_yaml::{Kind, Node, Resolved};
+use regex::Regex;
+use serde_json::Value;
+
+use super::format;
+use super::{Catalog, Schema};
+
+/// Definitions refer to each other, and resources nest; neither goes deeper than this.
+const MAX_DEPTH: usize = 200;
+
+/// Whether fields that the schema does not know are problems.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Strictness {
+    Lax,
+    Strict,
+}
+
+/// Something wrong, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Problem {
+    pub(crate) path: Vec<String>,
+    pub(crate) fault: Fault,
+}
+
+/// What can be wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fault {
+    Type {
+        got: &'static str,
+        want: Vec<String>,
+    },
+    Enum(Vec<Value>),
+    Missing(Vec<String>),
+    Additional(Vec<String>),
+    /// The positions of the two alternatives that hold at once, if it is not that none does.
+    OneOf(Option<(usize, usize)>),
+    AnyOf,
+    AllOf,
+    Not,
+    /// A size out of bounds: keyword, what is there, what is wanted.
+    Size(&'static str, usize, u64),
+    /// A number out of bounds: keyword, what is there, what is wanted.
+    Bound(&'static str, f64, f64),
+    Pattern {
+        got: String,
+        want: String,
+    },
+    Format {
+        got: String,
+        name: String,
+        reason: String,
+    },
+    Equal(usize, usize),
+    /// Several problems at or below one place.
+    Group(Vec<Problem>),
+}
+
+/// Checks resources against the schemas of a catalog.
+pub(crate) struct Checker<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) strictness: Strictness,
+}
+
+/// How a schema came to apply, which decides whether null may stand in its place.
+#[derive(Clone, Copy)]
+struct Place {
+    nullable: bool,
+    custom: bool,
+    root: bool,
+}
+
+impl Checker<'_> {
+    /// The problems of a resource. Those at or below one field are one group, as in the original's library, unless all
+    /// are.
+    pub(crate) fn check(&self, schema: &Schema, node: &Node) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let place = Place { nullable: false, custom: schema.custom, root: true };
+        self.inside(&schema.root, node, place, &mut Vec::new(), &mut problems);
+        match problems.as_mut_slice() {
+            [Problem { fault: Fault::Group(group), .. }] => std::mem::take(group),
+            _ => problems,
+        }
+    }
+
+    fn value(
+        &self,
+        schema: &Value,
+        node: &Node,
+        place: Place,
+        path: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let mut own = Vec::new();
+        self.inside(schema, node, place, path, &mut own);
+        if own.len() > 1 {
+            problems.push(Problem { path: path.clone(), fault: Fault::Group(own) });
+        } else {
+            problems.append(&mut own);
+        }
+    }
+
+    fn inside(
+        &self,
+        schema: &Value,
+        node: &Node,
+        place: Place,
+        path: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        if path.len() > MAX_DEPTH {
+            return;
+        }
+        let node = node.alias_target().unwrap_or(node);
+        if let Some(name) = schema["$ref"].as_str() {
+            let name = name.rsplit('/').next().unwrap_or_default();
+            if let Some(alternatives) = special(name) {
+                self.one_of(&alternatives, node, place, path, problems);
+            } else if let Some(definition) = self.catalog.definition(name) {
+                self.value(&definition, node, Place { nullable: true, root: false, ..place }, path, problems);
+            }
+            return;
+        }
+        if schema["x-kubernetes-int-or-string"] == true || schema["format"] == "int-or-string" {
+            let alternatives =
+                vec![serde_json::json!({"type": "string"}), serde_json::json!({"type": "integer"})];
+            return self.one_of(&alternatives, node, place, path, problems);
+        }
+        let at = |path: &[String], fault| Problem { path: path.to_vec(), fault };
+        if let Some(fault) = wrong_type(schema, node, place) {
+            return problems.push(at(path, fault));
+        }
+        if node.is_null() && place.custom && schema["nullable"] == true {
+            return;
+        }
+        if let Some(allowed) = schema["enum"].as_array()
+            && !allowed.iter().any(|value| means(node, value))
+        {
+            return problems.push(at(path, Fault::Enum(allowed.clone())));
+        }
+        if let Some(fault) = wrong_format(schema, node) {
+            return problems.push(at(path, fault));
+        }
+        match node.kind() {
+            Kind::Mapping => self.mapping(schema, node, place, path, problems),
+            Kind::Sequence => self.sequence(schema, node, place, path, problems),
+            _ => scalar(schema, node, path, problems),
+        }
+        self.combined(schema, node, place, path, problems);
+    }
+
+    fn mapping(
+        &self,
+        schema: &Value,
+        node: &Node,
+        place: Place,
+        path: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let mut own = |fault| problems.push(Problem { path: path.clone(), fault });
+        size(schema, node.len(), ["minProperties", "maxProperties"], &mut own);
+        let required = texts(&schema["required"]);
+        let missing: Vec<String> = required.iter().filter(|name| !node.contains_key(name)).cloned().collect();
+        if !missing.is_empty() {
+            own(Fault::Missing(missing));
+        }
+        let properties = &schema["properties"];
+        let fields: BTreeMap<&str, &Node> =
+            node.pairs().iter().filter_map(|pair| Some((pair.key.scalar()?, &pair.value))).collect();
+        let mut surplus = Vec::new();
+        for (name, value) in fields {
+            let implied = place.custom && place.root && matches!(name, "apiVersion" | "kind" | "metadata");
+            path.push(name.to_owned());
+            if let Some(property) = properties.get(name) {
+                if !implied {
+                    let nullable = !place.custom && !required.iter().any(|required| required == name);
+                    let identity = place.root.then(|| identity(schema, name)).flatten();
+                    match identity {
+                        Some(allowed) if value.as_str().is_some() => {
+                            if !allowed.iter().any(|allowed| means(value, allowed)) {
+                                problems.push(Problem { path: path.clone(), fault: Fault::Enum(allowed) });
+                            }
+                        }
+                        _ => {
+                            let place = Place { nullable, root: false, ..place };
+                            self.value(property, value, place, path, problems);
+                        }
+                    }
+                }
+            } else if schema["additionalProperties"].is_object() {
+                let place = Place { nullable: !place.custom, root: false, ..place };
+                self.value(&schema["additionalProperties"], value, place, path, problems);
+            } else if self.is_closed(schema) && !implied {
+                surplus.push(name.to_owned());
+            }
+            path.pop();
+        }
+        if !surplus.is_empty() {
+            problems.push(Problem { path: path.clone(), fault: Fault::Additional(surplus) });
+        }
+    }
+
+    /// A schema that lists properties knows them all, if the check is strict.
+    fn is_closed(&self, schema: &Value) -> bool {
+        schema["additionalProperties"] == false
+            || (self.strictness == Strictness::Strict
+                && schema["properties"].is_object()
+                && schema["additionalProperties"].is_null()
+                && schema["x-kubernetes-preserve-unknown-fields"] != true)
+    }
+
+    fn sequence(
+        &self,
+        schema: &Value,
+        node: &Node,
+        place: Place,
+        path: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let mut own = |fault| problems.push(Problem { path: path.clone(), fault });
+        size(schema, node.len(), ["minItems", "maxItems"], &mut own);
+        if schema["uniqueItems"] == true
+            && let Some((first, second)) = equals(node.items())
+        {
+            own(Fault::Equal(first, second));
+        }
+        if schema["items"].is_object() {
+            let place = Place { nullable: !place.custom, root: false, ..place };
+            for (position, item) in node.items().iter().enumerate() {
+                path.push(position.to_string());
+                self.value(&schema["items"], item, place, path, problems);
+                path.pop();
+            }
+        }
+    }
+
+    fn combined(
+        &self,
+        schema: &Value,
+        node: &Node,
+        place: Place,
+        path: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let list = |key: &str| schema[key].as_array().map_or(&[][..], Vec::as_slice);
+        if schema["not"].is_object() && self.holds(&schema["not"], node, place, path) {
+            problems.push(Problem { path: path.clone(), fault: Fault::Not });
+        }
+        if list("allOf").iter().any(|part| !self.holds(part, node, place, path)) {
+            problems.push(Problem { path: path.clone(), fault: Fault::AllOf });
+        }
+        let any = list("anyOf");
+        if !any.is_empty() && !any.iter().any(|part| self.holds(part, node, place, path)) {
+            problems.push(Problem { path: path.clone(), fault: Fault::AnyOf });
+        }
+        if !list("oneOf").is_empty() {
+            self.one_of(list("oneOf"), node, place, path, problems);
+        }
+    }
+
+    fn one_of(
+        &self,
+        parts: &[Value],
+        node: &Node,
+        place: Place,
+        path: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        // Also an alternative is a schema of its own, and as such may be null.
+        let place = Place { nullable: !place.custom, root: false, ..place };
+        let holding: Vec<usize> =
+            (0..parts.len()).filter(|&at| self.holds(&parts[at], node, place, path)).take(2).collect();
+        match holding[..] {
+            [] => problems.push(Problem { path: path.clone(), fault: Fault::OneOf(None) }),
+            [first, second] => {
+                problems.push(Problem { path: path.clone(), fault: Fault::OneOf(Some((first, second))) });
+            }
+            _ => {}
+        }
+    }
+
+    fn holds(&self, schema: &Value, node: &Node, place: Place, path: &mut Vec<String>) -> bool {
+        let mut problems = Vec::new();
+        let lax = Checker { catalog: self.catalog, strictness: Strictness::Lax };
+        lax.value(schema, node, place, path, &mut problems);
+        problems.is_empty()
+    }
+}
+
+/// All problems, without groups.
+pub(crate) fn flat(problems: Vec<Problem>) -> Vec<Problem> {
+    let mut out = Vec::new();
+    let mut waiting: Vec<Problem> = problems.into_iter().rev().collect();
+    while let Some(problem) = waiting.pop() {
+        match problem.fault {
+            Fault::Group(group) => waiting.extend(group.into_iter().rev()),
+            _ => out.push(problem),
+        }
+    }
+    out
+}
+
+/// Types that accept more than their definition says.
+fn special(name: &str) -> Option<Vec<Value>> {
+    let other = match name {
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => "integer",
+        "io.k8s.apimachinery.pkg.api.resource.Quantity" => "number",
+        _ => return None,
+    };
+    Some(vec![serde_json::json!({"type": "string"}), serde_json::json!({"type": other})])
+}
+
+/// What `apiVersion` and `kind` of an object may be.
+fn identity(schema: &Value, field: &str) -> Option<Vec<Value>> {
+    let kinds = schema["x-kubernetes-group-version-kind"].as_array()?;
+    let mut allowed: Vec<Value> = Vec::new();
+    for kind in kinds {
+        let text = |key: &str| kind[key].as_str().unwrap_or_default();
+        let value = match field {
+            "kind" => text("kind").to_owned(),
+            "apiVersion" if text("group").is_empty() => text("version").to_owned(),
+            "apiVersion" => format!("{}/{}", text("group"), text("version")),
+            _ => return None,
+        };
+        if !allowed.iter().any(|known| *known == value) {
+            allowed.push(value.into());
+        }
+    }
+    Some(allowed)
+}
+
+fn type_of(node: &Node) -> &'static str {
+    match node.kind() {
+        Kind::Mapping => "object",
+        Kind::Sequence => "array",
+        _ => match node.resolved() {
+            Some(Resolved::Null) => "null",
+            Some(Resolved::Bool(_)) => "boolean",
+            Some(Resolved::Int(_) | Resolved::Uint(_) | Resolved::Float(_)) => "number",
+            _ => "string",
+        },
+    }
+}
+
+fn wrong_type(schema: &Value, node: &Node, place: Place) -> Option<Fault> {
+    let mut want = match &schema["type"] {
+        Value::String(one) => vec![one.clone()],
+        Value::Array(many) => many.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => return None,
+    };
+    if place.nullable || (place.custom && schema["nullable"] == true) {
+        want.push("null".to_owned());
+    }
+    let got = type_of(node);
+    let is_whole = || node.as_f64().is_some_and(|number| number.fract() == 0.0);
+    let fits = |want: &String| want == got || (want == "integer" && got == "number" && is_whole());
+    (!want.iter().any(fits)).then_some(Fault::Type { got, want })
+}
+
+fn wrong_format(schema: &Value, node: &Node) -> Option<Fault> {
+    let name = schema["format"].as_str()?;
+    let text = node.as_str()?;
+    let reason = format::check(name, text).err()?;
+    Some(Fault::Format { got: text.to_owned(), name: name.to_owned(), reason })
+}
+
+fn scalar(schema: &Value, node: &Node, path: &[String], problems: &mut Vec<Problem>) {
+    let mut own = |fault| problems.push(Problem { path: path.to_vec(), fault });
+    if let Some(text) = node.as_str() {
+        size(schema, text.chars().count(), ["minLength", "maxLength"], &mut own);
+        if let Some(pattern) = schema["pattern"].as_str()
+            && Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(text))
+        {
+            own(Fault::Pattern { got: text.to_owned(), want: pattern.to_owned() });
+        }
+    } else if let Some(number) = node.as_f64() {
+        bounds(schema, number, &mut own);
+    }
+}
+
+fn bounds(schema: &Value, number: f64, own: &mut impl FnMut(Fault)) {
+    for (keyword, exclusive, below) in
+        [("minimum", "exclusiveMinimum", true), ("maximum", "exclusiveMaximum", false)]
+    {
+        let Some(bound) = schema[keyword].as_f64() else { continue };
+        let outside = if below { number < bound } else { number > bound };
+        if schema[exclusive] == true {
+            if outside || number == bound {
+                own(Fault::Bound(exclusive, number, bound));
+            }
+        } else if outside {
+            own(Fault::Bound(keyword, number, bound));
+        }
+    }
+    if let Some(factor) = schema["multipleOf"].as_f64()
+        && (number / factor).fract() != 0.0
+    {
+        own(Fault::Bound("multipleOf", number, factor));
+    }
+}
+
+fn size(schema: &Value, got: usize, [least, most]: [&'static str; 2], own: &mut impl FnMut(Fault)) {
+    let count = got as u64;
+    if let Some(want) = schema[least].as_u64().filter(|&want| count < want) {
+        own(Fault::Size(least, got, want));
+    }
+    if let Some(want) = schema[most].as_u64().filter(|&want| count > want) {
+        own(Fault::Size(most, got, want));
+    }
+}
+
+fn equals(items: &[Node]) -> Option<(usize, usize)> {
+    (0..items.len()).find_map(|first| {
+        (first + 1..items.len())
+            .find(|&second| items[first].same_value(&items[second]))
+            .map(|second| (first, second))
+    })
+}
+
+fn means(node: &Node, value: &Value) -> bool {
+    match value {
+        Value::Null => node.is_null(),
+        Value::Bool(value) => node.as_bool() == Some(*value),
+        Value::Number(value) => node.as_f64().is_some() && node.as_f64() == value.as_f64(),
+        Value::String(value) => node.as_str() == Some(value),
+        _ => true,
+    }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value
+        .as_array()
+        .map_or(&[][..], Vec::as_slice)
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
+}

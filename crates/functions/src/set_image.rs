@@ -1,0 +1,176 @@
+//! `set-image`: another name, tag or digest for an image.
+
+mod reference;
+
+use std::sync::LazyLock;
+
+use loggia_krm::{Resource, ResourceList, ResultItem, Results};
+use loggia_yaml::{Node, node_to_string};
+use regex::Regex;
+use serde::Deserialize;
+
+use self::reference::Reference;
+use crate::config::{self, RunnerConfig};
+use crate::failure::Failure;
+use crate::field_spec::{FieldSpec, Leaf};
+use crate::{Framework, Function, Role, Version, report};
+
+pub(crate) static FUNCTION: Function = Function {
+    name: "set-image",
+    purpose: "Set name, tag or digest of a container image",
+    role: Role::Mutator,
+    manual: include_str!("set_image.md"),
+    guarded: false,
+    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::Sdk, run }],
+};
+
+/// Where images are unless the config says more.
+static DEFAULTS: LazyLock<Vec<FieldSpec>> = LazyLock::new(|| {
+    let mut specs = Vec::new();
+    for list in ["containers", "initContainers"] {
+        specs.push(FieldSpec::new(("", "v1", "Pod"), &format!("spec/{list}[]/image"), false));
+        for kind in ["Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"] {
+            let path = format!("spec/template/spec/{list}[]/image");
+            specs.push(FieldSpec::new(("apps", "v1", kind), &path, false));
+        }
+    }
+    specs
+});
+
+/// Which image, and what becomes of it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Image {
+    name: String,
+    new_name: String,
+    new_tag: String,
+    digest: String,
+    tag_suffix: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Config {
+    image: Image,
+    data: std::collections::BTreeMap<String, String>,
+    additional_image_fields: Option<Vec<FieldSpec>>,
+}
+
+fn run(list: &mut ResourceList) -> Result<(), Failure> {
+    let mut results = Vec::new();
+    let config = match read_config(list.function_config.as_ref(), &mut results) {
+        Ok(config) => config,
+        Err(message) => {
+            report::append(list, [report::error(message)]);
+            return Err(Failure::sdk_results());
+        }
+    };
+    let mut count = 0;
+    let own = Image { ..config.image.clone() };
+    set_all(&mut list.items, &own, &DEFAULTS, &mut count, &mut results);
+    if let Some(specs) = &config.additional_image_fields {
+        let given = list.function_config.as_ref().and_then(|config| config.get("image"));
+        let image = given.and_then(|image| loggia_yaml::from_node(image).ok()).unwrap_or_default();
+        set_all(&mut list.items, &image, specs, &mut count, &mut results);
+    }
+    results.push(report::info(format!("summary: updated a total of {count} image(s)")));
+    let failed = Results(results.clone()).has_errors();
+    report::append(list, results);
+    if failed { Err(Failure::sdk_results()) } else { Ok(()) }
+}
+
+/// Reads the config. What is wrong with its values is said in the results; what cannot be read is an error.
+fn read_config(config: Option<&Node>, results: &mut Vec<ResultItem>) -> Result<Config, String> {
+    let mut read = match config::for_runner(config, "SetImage")? {
+        RunnerConfig::Absent => {
+            results.push(report::info("`FunctionConfig` is not given"));
+            Config::default()
+        }
+        RunnerConfig::Data(data) => Config { data, ..Config::default() },
+        RunnerConfig::Own(config) => loggia_yaml::from_node(config).map_err(|error| {
+            format!("unable to convert object to *transformer.SetImage with error: {error}")
+        })?,
+    };
+    for (key, value) in &read.data {
+        let image = &mut read.image;
+        let slot = match key.as_str() {
+            "name" => &mut image.name,
+            "newName" => &mut image.new_name,
+            "newTag" => &mut image.new_tag,
+            "digest" => &mut image.digest,
+            _ => {
+                // The original formats a message without a place for its second argument.
+                results.push(report::error(format!("ConfigMap has wrong field name {key}%!(EXTRA <nil>)")));
+                break;
+            }
+        };
+        slot.clone_from(value);
+    }
+    let Image { name, new_name, new_tag, digest, .. } = &read.image;
+    if name.is_empty() {
+        results.push(report::error("invalid FunctionConfig: must specify `name`"));
+    } else if new_name.is_empty() && new_tag.is_empty() && digest.is_empty() {
+        let message = "invalid FunctionConfig: must specify one of `newName`, `newTag`, or `digest`";
+        results.push(report::error(message));
+    }
+    Ok(read)
+}
+
+fn set_all(
+    items: &mut [Resource],
+    image: &Image,
+    specs: &[FieldSpec],
+    count: &mut usize,
+    results: &mut Vec<ResultItem>,
+) {
+    // What is no regular expression matches nothing.
+    let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$", image.name);
+    let pattern = Regex::new(&pattern).ok();
+    for item in items.iter_mut().filter(|item| item.kind() != "CustomResourceDefinition") {
+        let outcome = specs.iter().try_for_each(|spec| {
+            spec.apply(item, Leaf::Never, &mut |node, _| {
+                let Some(text) = node.scalar().map(str::to_owned) else { return Err(no_scalar(node)) };
+                if pattern.as_ref().is_some_and(|pattern| pattern.is_match(&text)) {
+                    node.set_scalar(image.applied_to(&text));
+                    *count += 1;
+                }
+                Ok(())
+            })
+        });
+        if let Err(message) = outcome {
+            results.push(report::error(message));
+        }
+    }
+}
+
+fn no_scalar(node: &Node) -> String {
+    let kind = if node.is_sequence() { "SequenceNode" } else { "MappingNode" };
+    let contents = node_to_string(node);
+    format!("wrong node kind: expected ScalarNode but got {kind}: node contents:\n{contents}")
+}
+
+// === impl Image ===
+
+impl Image {
+    fn applied_to(&self, text: &str) -> String {
+        let Reference { name, mut tag, mut digest } = Reference::split(text);
+        let name = if self.new_name.is_empty() { name } else { &self.new_name };
+        let suffixed;
+        match (self.new_tag.as_str(), self.digest.as_str()) {
+            ("", "") if !self.tag_suffix.is_empty() => {
+                suffixed = format!("{tag}{}", self.tag_suffix);
+                (tag, digest) = (&suffixed, "");
+            }
+            ("", "") => {}
+            (new_tag, new_digest) => (tag, digest) = (new_tag, new_digest),
+        }
+        let mut image = name.to_owned();
+        for (mark, part) in [(':', tag), ('@', digest)] {
+            if !part.is_empty() {
+                image.push(mark);
+                image.push_str(part);
+            }
+        }
+        image
+    }
+}
