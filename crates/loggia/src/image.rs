@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
-use loggia_registry::{Error, Images, Keychain, Kind, Metadata, Platform, Reference, Settings, Timeouts};
+use loggia_registry::{Error, Images, Keychain, Metadata, Platform, Reference, Settings, Timeouts};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the digest, platform and entrypoint of an image as the function runner sees them.
     ///
     /// Exit code 0: the image can be run. 1: the registry or the image says otherwise, or it cannot be asked.
-    /// 2: the command line is wrong.
     Inspect(Inspect),
 }
 
@@ -70,10 +69,7 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         }
         Err(error) => {
             tell(&format!("Error: {error}\n"));
-            match error.kind() {
-                Kind::InvalidReference => ExitCode::from(2),
-                _ => ExitCode::FAILURE,
-            }
+            ExitCode::FAILURE
         }
     }
 }

@@ -1,17 +1,74 @@
 //! `loggia`: KRM functions and kpt packages on the command line.
 
+mod catalog;
 mod cli;
+mod diff;
+mod eval;
+mod failure;
 mod image;
+mod output;
+mod printer;
+mod render;
+mod report;
+mod runtimes;
+mod sink;
+mod source;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Fn};
+use crate::failure::Failure;
+use crate::printer::Printer;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.command {
-        Command::Image(command) => image::run(&command),
+    if let Some(code) = loggia_render::guard::enter() {
+        return code;
     }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let Cli { truncate_output: _, stack_trace, command } = cli;
+    let ended = match command {
+        Command::Fn(Fn::Render(arguments)) => render::run(*arguments),
+        Command::Fn(Fn::Eval(arguments)) => eval::run(*arguments),
+        Command::Fn(Fn::Source(arguments)) => source::run(&arguments),
+        Command::Fn(Fn::Sink(arguments)) => sink::run(&arguments),
+        Command::Fn(Fn::List(arguments)) => catalog::list(&arguments),
+        Command::Fn(Fn::Doc(arguments)) => catalog::doc(&arguments),
+        Command::Image(command) => return image::run(&command),
+        Command::Completion { shell } => complete(shell),
+        Command::Version => output::print(concat!(env!("CARGO_PKG_VERSION"), "\n")),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            Printer::stderr().failure(&failure, stack_trace);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Help is data; anything else is a mistake of the caller's, told the way kpt does.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader that has had enough is no failure.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        _ => {
+            let _ = error.print();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn complete(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "loggia", &mut text);
+    output::print(&String::from_utf8_lossy(&text))
 }

@@ -72,9 +72,9 @@ fn an_image_is_shown_for_people_and_for_programs() {
         "{errors}"
     );
     let (code, _, errors) = inspect(&["UPPER"], &[]);
-    assert_eq!(code, Some(2));
+    assert_eq!(code, Some(1));
     assert!(errors.starts_with("Error: could not parse reference: UPPER: "), "{errors}");
-    assert_eq!(inspect(&[&image, "--platform=x"], &[]).0, Some(2));
+    assert_eq!(inspect(&[&image, "--platform=x"], &[]).0, Some(1));
 
     let prefix = format!("--default-image-prefix={}/team/", registry.host());
     assert_eq!(inspect(&["fn:v1", &prefix], &[]).0, Some(0));

@@ -1,0 +1,48 @@
+//! Why a command failed, and how that is told.
+
+use loggia_render::{Cause, RenderError};
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Everything there is to say was said.
+    Told,
+    /// Something about the call itself.
+    Plain(String),
+    /// A package could not be rendered.
+    Render(RenderError),
+}
+
+impl Failure {
+    /// The text for people, as kpt words it, with its line end.
+    pub(crate) fn text(&self, whole_chain: bool) -> String {
+        match self {
+            Self::Told => String::new(),
+            Self::Plain(text) => format!("error: {text}\n"),
+            Self::Render(error) if whole_chain => format!("Error: {error} \n"),
+            Self::Render(error) => match &error.cause {
+                Cause::FunctionFailed => String::new(),
+                cause @ Cause::Invalid(_) => format!("{cause} \n"),
+                cause => format!("Error: {cause} \n"),
+            },
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Plain(text)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Self {
+        Self::Plain(text.to_owned())
+    }
+}
+
+impl From<RenderError> for Failure {
+    fn from(error: RenderError) -> Self {
+        Self::Render(error)
+    }
+}

@@ -1,0 +1,46 @@
+//! The runtimes that flags ask for.
+
+use loggia_render::guard::Guard;
+use loggia_render::{Builtin, Exec, Grpc, Multi};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::{RuntimeName, Runtimes};
+use crate::failure::Failure;
+
+/// The runtimes in the order they are asked.
+pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Multi, Failure> {
+    let mut multi = Multi::default();
+    for name in &flags.runtimes {
+        match name {
+            RuntimeName::Builtin => multi.push(Builtin::new(Guard::default())),
+            RuntimeName::Exec => multi.push(Exec::new(allow_exec, flags.timeout)),
+            RuntimeName::Grpc => {
+                if let Some(address) = &flags.runner {
+                    let grpc = Grpc::new(address, flags.max_message_size, Some(flags.timeout))
+                        .map_err(|error| format!("--runner: {error}"))?;
+                    multi.push(grpc);
+                }
+            }
+        }
+    }
+    Ok(multi)
+}
+
+/// One thread is enough: functions of a pipeline run one after another. An interrupt ends what runs, and that is
+/// before anything is written.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start: {error}"))?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+        tokio::select! {
+            biased;
+            done = work => Ok(done),
+            _ = interrupt.recv() => Err("interrupted; nothing was written".into()),
+            _ = terminate.recv() => Err("told to stop; nothing was written".into()),
+        }
+    })
+}

@@ -1,0 +1,177 @@
+//! Functions run by a function-runner, over one connection.
+
+use std::time::Duration;
+
+use loggia_evaluator::Client;
+use loggia_evaluator::connection::AddressError;
+use loggia_evaluator::wire::details::{self, EvaluationError, evaluation_error::Kind};
+use loggia_go::quote;
+use loggia_krm::{FieldRef, FileRef, ResourceList, ResourceRef, ResultItem, Results, Severity};
+use tonic::{Code, Status};
+
+use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError};
+
+/// Runs functions by a function-runner. The connection is made on first use, shared by all calls, and made again
+/// when it broke.
+#[derive(Clone, Debug)]
+pub struct Grpc {
+    client: Client,
+    address: String,
+    timeout: Option<Duration>,
+}
+
+impl Grpc {
+    /// What function-runner allows unless told otherwise.
+    pub const MESSAGE_LIMIT: usize = 6 * 1024 * 1024;
+
+    /// A runtime for the function-runner at `HOST:PORT`. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// If that is no address.
+    pub fn new(address: &str, message_limit: usize, timeout: Option<Duration>) -> Result<Self, AddressError> {
+        let client = Client::new(address, message_limit)?;
+        Ok(Self { client, address: address.to_owned(), timeout })
+    }
+}
+
+impl FunctionRuntime for Grpc {
+    fn name(&self) -> &'static str {
+        "grpc"
+    }
+
+    /// Whether a function-runner has a function shows only when it is asked to run it.
+    fn check(&self, function: &FunctionRef) -> Result<(), RuntimeError> {
+        match function {
+            FunctionRef::Image(_) => Ok(()),
+            FunctionRef::Exec(_) => Err(function.not_found()),
+        }
+    }
+
+    fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
+        Box::pin(async move {
+            self.check(&call.function)?;
+            let image = call.function.name();
+            match self.client.evaluate(image, call.list.emit().into(), self.timeout).await {
+                Ok(answer) => {
+                    let log = String::from_utf8_lossy(&answer.log).into_owned();
+                    Outcome::of_text(&call.function, &answer.resource_list, log, 0)
+                }
+                Err(status) => self.failure(&call.function, &status),
+            }
+        })
+    }
+}
+
+impl Grpc {
+    /// A function that ran and failed is an outcome; a runner that could not run it is an error.
+    fn failure(&self, function: &FunctionRef, status: &Status) -> Result<Outcome, RuntimeError> {
+        let image = function.name();
+        if status.code() == Code::NotFound {
+            let advice = vec![format!("function-runner at {} does not have it either", self.address)];
+            return Err(RuntimeError::NotFound { function: image.to_owned(), advice });
+        }
+        if let Some(details) = EvaluationError::of(status)
+            && details.kind() == Kind::FunctionFailed
+        {
+            let mut list = ResourceList::default();
+            list.set_results(&Results(details.results.into_iter().map(result_item).collect()));
+            let exit_code = details.exit_code.unwrap_or(-1);
+            return Ok(Outcome { list, stderr: stderr_of(status.message()), exit_code, said_nothing: false });
+        }
+        let (code, text) = (go_code(status.code()), status.message());
+        let mut text = format!("func eval {} failed: rpc error: code = {code} desc = {text}", quote(image));
+        if status.code() == Code::Unavailable {
+            text.push_str(&format!("; is a function-runner listening at {}?", self.address));
+        }
+        Err(RuntimeError::Failed(text))
+    }
+}
+
+/// What the function wrote on standard error, out of the text that frames it.
+fn stderr_of(message: &str) -> String {
+    let after = |mark: &str| message.split_once(mark).map(|(_, rest)| rest);
+    if let Some(stderr) = after(" and stderr: ") {
+        return stderr.to_owned();
+    }
+    let inner = after(" (")
+        .map(|rest| rest.split_once(") with structured results: ").map_or(rest, |(stderr, _)| stderr));
+    inner.map_or_else(|| message.to_owned(), |stderr| stderr.strip_suffix(')').unwrap_or(stderr).to_owned())
+}
+
+fn result_item(result: details::FunctionResult) -> ResultItem {
+    let details::FunctionResult {
+        message,
+        severity,
+        resource_ref,
+        field_path,
+        current_value,
+        proposed_value,
+        file_path,
+        file_index,
+        tags,
+    } = result;
+    let given = |value: String| (!value.is_empty()).then_some(value);
+    ResultItem {
+        message,
+        severity: (!severity.is_empty()).then(|| Severity::from(severity.as_str())),
+        resource_ref: resource_ref.map(|reference| ResourceRef {
+            api_version: reference.api_version,
+            kind: reference.kind,
+            name: reference.name,
+            namespace: reference.namespace,
+        }),
+        field: (!field_path.is_empty()).then(|| FieldRef {
+            path: field_path,
+            current_value: given(current_value),
+            proposed_value: given(proposed_value),
+        }),
+        file: (!file_path.is_empty()).then_some(FileRef { path: file_path, index: file_index }),
+        tags: tags.into_iter().collect(),
+    }
+}
+
+/// The names that Go prints.
+fn go_code(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "Canceled",
+        Code::Unknown => "Unknown",
+        Code::InvalidArgument => "InvalidArgument",
+        Code::DeadlineExceeded => "DeadlineExceeded",
+        Code::NotFound => "NotFound",
+        Code::AlreadyExists => "AlreadyExists",
+        Code::PermissionDenied => "PermissionDenied",
+        Code::ResourceExhausted => "ResourceExhausted",
+        Code::FailedPrecondition => "FailedPrecondition",
+        Code::Aborted => "Aborted",
+        Code::OutOfRange => "OutOfRange",
+        Code::Unimplemented => "Unimplemented",
+        Code::Internal => "Internal",
+        Code::Unavailable => "Unavailable",
+        Code::DataLoss => "DataLoss",
+        Code::Unauthenticated => "Unauthenticated",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_error_is_found_in_its_frame() {
+        assert_eq!(stderr_of("Failed to execute function \"a\": exit status 1 (boom\n)"), "boom\n");
+        assert_eq!(
+            stderr_of(
+                "Failed to execute function \"a\": exit status 1 (boom) with structured results: [error]: x"
+            ),
+            "boom"
+        );
+        assert_eq!(
+            stderr_of(
+                "failed to evaluate function \"a\" with structured results: [error]: x and stderr: boom"
+            ),
+            "boom"
+        );
+        assert_eq!(stderr_of("something else"), "something else");
+    }
+}

@@ -1,0 +1,165 @@
+//! Healing: what clients lose of a package when they replace its contents, put back.
+//!
+//! A client that reads resources into types and writes them again loses comments, key order and the way of
+//! indenting. A client that edits text, or trees with comments, loses nothing by accident. Which one it was shows
+//! in each resource: if some comment of the old one is still there, those that are gone were removed on purpose,
+//! except at a value that changed, where editing may have taken the comment along.
+
+use std::collections::{BTreeMap, HashSet};
+
+use loggia_krm::annotation::SEQUENCE_INDENT;
+use loggia_krm::{Files, Resource, mend};
+use loggia_yaml::{Kind, Node, Text};
+
+use super::{is_yaml, read_file, write_file};
+
+/// Marks of templates, which are no comments.
+const TEMPLATE_MARKS: [&str; 2] = ["#@", "#!"];
+
+/// Nothing that people write nests deeper, and the stack has an end.
+const MAX_DEPTH: usize = 200;
+
+/// Puts back into new contents what they lost of the old ones. A file that lost nothing keeps its bytes.
+pub(super) fn heal(old: &Files, new: &mut Files) -> Result<(), String> {
+    let mut donors = None;
+    for (path, content) in new.iter_mut().filter(|(path, _)| is_yaml(path)) {
+        if old.get(path) == Some(content) {
+            continue;
+        }
+        let mut package = read_file(path, content).map_err(|error| error.to_string())?;
+        let donors = donors.get_or_insert_with(|| Donors::of(old));
+        let mut healed = false;
+        for resource in &mut package.resources {
+            for donor in donors.of_resource(resource) {
+                healed |= donate(donor, resource).map_err(|error| format!("{path}: {error}"))?;
+            }
+        }
+        if healed && let Some(text) = write_file(package, path)? {
+            *content = text;
+        }
+    }
+    Ok(())
+}
+
+/// Old resources by type and name.
+struct Donors(BTreeMap<[String; 4], Vec<Resource>>);
+
+impl Donors {
+    /// Old files that cannot be read have nothing to give; otherwise nobody could ever replace them.
+    fn of(old: &Files) -> Self {
+        let mut donors: BTreeMap<_, Vec<Resource>> = BTreeMap::new();
+        let packages = old.iter().filter(|(path, _)| is_yaml(path));
+        for package in packages.filter_map(|(path, content)| read_file(path, content).ok()) {
+            for resource in package.resources {
+                donors.entry(key(&resource)).or_default().push(resource);
+            }
+        }
+        Self(donors)
+    }
+
+    /// Those of the same file come first.
+    fn of_resource(&self, resource: &Resource) -> Vec<&Resource> {
+        let mut donors: Vec<&Resource> = self.0.get(&key(resource)).into_iter().flatten().collect();
+        donors.sort_by_key(|donor| donor.path() != resource.path());
+        donors
+    }
+}
+
+fn key(resource: &Resource) -> [String; 4] {
+    [resource.api_version(), resource.kind(), resource.namespace(), resource.name()].map(str::to_owned)
+}
+
+/// Whether anything was put back.
+fn donate(donor: &Resource, resource: &mut Resource) -> Result<bool, loggia_krm::WrongKind> {
+    let text = |resource: &Resource| loggia_yaml::to_string([resource.document()]);
+    let before = text(resource);
+    let donor_text = text(donor);
+    if TEMPLATE_MARKS.iter().any(|mark| before.contains(mark) || donor_text.contains(mark)) {
+        return Ok(false);
+    }
+    if keeps_comments(donor, resource) {
+        let mut rest = donor.node().clone();
+        forget_unchanged(&mut rest, resource.node(), 0);
+        mend::restore_comments(&rest, resource.node_mut());
+    } else {
+        mend::restore(donor, resource);
+        if let Some(style) = donor.annotation(SEQUENCE_INDENT) {
+            resource.set_reader_annotations(&[(SEQUENCE_INDENT, Text::from(style))])?;
+        }
+    }
+    Ok(text(resource) != before)
+}
+
+/// Whether some comment of the old resource is still in the new one.
+fn keeps_comments(old: &Resource, new: &Resource) -> bool {
+    let known: HashSet<&str> = comments(old).into_iter().collect();
+    !known.is_empty() && comments(new).into_iter().any(|comment| known.contains(comment))
+}
+
+fn comments(resource: &Resource) -> Vec<&str> {
+    let document = resource.document();
+    let mut found = vec![document.head_comment.as_str(), document.foot_comment.as_str()];
+    let mut waiting = vec![resource.node()];
+    while let Some(node) = waiting.pop() {
+        let comments = node.comments();
+        found.extend([comments.head, comments.line, comments.foot]);
+        waiting.extend(node.items());
+        waiting.extend(node.pairs().iter().flat_map(|pair| [&pair.key, &pair.value]));
+    }
+    found.retain(|comment| !comment.is_empty());
+    found
+}
+
+/// Takes the comments off everything that is the same in the new resource: if they are missing there, somebody
+/// removed them.
+fn forget_unchanged(old: &mut Node, new: &Node, depth: usize) {
+    old.clear_comments();
+    if depth > MAX_DEPTH {
+        return;
+    }
+    match (old.kind(), new.kind()) {
+        (Kind::Mapping, Kind::Mapping) => {
+            for pair in old.pairs_mut().into_iter().flatten() {
+                let Some(value) = pair.key.scalar().and_then(|key| new.get(key)) else { continue };
+                if pair.value.same_value(value) {
+                    forget(&mut pair.key, 0);
+                    forget(&mut pair.value, 0);
+                } else if pair.value.kind() == value.kind() && !value.is_scalar() {
+                    pair.key.clear_comments();
+                    forget_unchanged(&mut pair.value, value, depth + 1);
+                }
+            }
+        }
+        (Kind::Sequence, Kind::Sequence) => {
+            for (at, item) in old.items_mut().into_iter().flatten().enumerate() {
+                if is_among(item, new.items(), at) {
+                    forget(item, 0);
+                } else if let Some(value) = new.items().get(at).filter(|value| value.is_mapping()) {
+                    forget_unchanged(item, value, depth + 1);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Comparing each with each is for lists that people write.
+fn is_among(item: &Node, items: &[Node], at: usize) -> bool {
+    const MANY: usize = 200;
+    items.get(at).is_some_and(|other| other.same_value(item))
+        || items.iter().take(MANY).any(|other| other.same_value(item))
+}
+
+fn forget(node: &mut Node, depth: usize) {
+    node.clear_comments();
+    if depth > MAX_DEPTH {
+        return;
+    }
+    for pair in node.pairs_mut().into_iter().flatten() {
+        forget(&mut pair.key, depth + 1);
+        forget(&mut pair.value, depth + 1);
+    }
+    for item in node.items_mut().into_iter().flatten() {
+        forget(item, depth + 1);
+    }
+}
