@@ -35,7 +35,7 @@ lint: ## Format and lints, warnings as errors.
 .PHONY: static
 static: ## The programs that run in an empty image: wrapper-server, and the function of the benchmarks.
 	$(STATIC_BUILD) -p wrapper-server
-	$(STATIC_BUILD) -p loggia-bench --bin echo-function
+	$(STATIC_BUILD) -p echo-function
 
 .PHONY: images
 images: static ## The release images as OCI layouts in target/images.
@@ -46,16 +46,19 @@ images: static ## The release images as OCI layouts in target/images.
 # Whether a cluster can be had here; otherwise the reason.
 E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(shell command -v go),,Go )
 # By the whole workspace, so that nothing is built with other features than `make test` builds it with.
-E2E_TESTS := --workspace $(patsubst e2e/tests/%.rs,--test %,$(wildcard e2e/tests/*.rs))
+E2E_TESTS := --workspace $(patsubst e2e/tests/%.rs,--test %,$(wildcard e2e/tests/*.rs)) --test pods
 
 .PHONY: e2e
 e2e: images tools ## Tests on a real Kubernetes, which is left running.
 	@e2e/cluster/up
 	@e2e/functions/build $(CACHE)/functions
 	$(STATIC_BUILD) -p loggia-evaluator --example evaluate
+	rustc --edition 2024 -O -C target-feature=+crt-static -C panic=abort -C strip=symbols \
+	  -o $(STATIC)/behave-function e2e/functions/behave.rs
 	$(CARGO) test --locked $(E2E_TESTS) --no-run
 	LOGGIA_CLUSTER_PROGRAMS=$(CACHE)/cluster/bin $(CARGO) test --locked --workspace --test states
 	LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) LOGGIA_IMAGES=$(TARGET)/images \
+	  LOGGIA_RUNNER=$(STATIC)/../release/function-runner \
 	  e2e/cluster/run $(CARGO) test --locked --offline $(E2E_TESTS)
 
 .PHONY: e2e-down
@@ -68,12 +71,19 @@ tools: ## The programs of others that tests hold ours against, where Go (and npm
 	  go build -C e2e/tools -o $(TOOLS)/ ./health-probe github.com/fullstorydev/grpcurl/cmd/grpcurl && \
 	  $(MAKE) -s -C e2e/oracle CACHE=$(CACHE) $$(command -v npm >/dev/null && echo suite || echo build) && \
 	  $(MAKE) -s -C e2e/oracle/krm CACHE=$(CACHE) build && \
-	  $(MAKE) -s -C e2e/oracle/registry CACHE=$(CACHE) build; \
+	  $(MAKE) -s -C e2e/oracle/registry CACHE=$(CACHE) build && \
+	  $(MAKE) -s -C e2e/oracle/functions CACHE=$(CACHE) build; \
 	else echo "left out: Go is not installed, so tests use recorded answers of the original programs"; fi
 
 .PHONY: packages
 packages: ## The registry and skopeo of Debian, which tests talk to; installed if missing and we may.
 	@e2e/registry/install
+
+.PHONY: conformance
+conformance: ## The public test data of kpt and of the catalog, where it lies beside this repository.
+	$(CARGO) build --locked --release -p loggia
+	@if [ -x ../shared/conformance/run ]; then ../shared/conformance/run target/release/loggia; \
+	else echo "left out: ../shared/conformance is not there"; fi
 
 .PHONY: soak
 soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 100 stops under load.
@@ -82,14 +92,24 @@ soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 
 
 .PHONY: bench
 bench: static peers packages ## Ratios, measured side by side.
-	$(CARGO) build --locked --release -p function-runner
+	$(CARGO) build --locked --release -p function-runner -p loggia
 	$(CARGO) build --locked --release -p loggia-bench
 	@missed=0; target/release/exec-path || missed=1; \
 	  LOGGIA_CACHE=$(CACHE) target/release/yaml-path || missed=1; \
-	  target/release/registry-path || missed=1; exit $$missed
+	  target/release/registry-path || missed=1; \
+	  LOGGIA_CACHE=$(CACHE) target/release/functions-path || missed=1; \
+	  LOGGIA_CACHE=$(CACHE) target/release/render-path || missed=1; exit $$missed
+
+.PHONY: bench-pods
+bench-pods: images ## The cost of function pods, on the test cluster.
+	@e2e/cluster/up
+	$(CARGO) build --locked --release -p loggia-e2e --bin pod-path
+	LOGGIA_STATIC=$(STATIC) LOGGIA_RUNNER=$(STATIC)/../release/function-runner e2e/cluster/run $(TARGET)/release/pod-path
 
 .PHONY: peers
 peers: ## The programs that benchmarks compare with, where Go is installed.
 	@if command -v go >/dev/null; then mkdir -p $(CACHE)/peers && \
-	  go build -C bench/peers/kyaml -o $(CACHE)/peers/kyaml-bench . ; \
+	  go build -C bench/peers/kyaml -o $(CACHE)/peers/kyaml-bench . && \
+	  go build -C bench/peers/kpt -o $(CACHE)/peers/kpt . && \
+	  $(MAKE) -s -C e2e/oracle/functions CACHE=$(CACHE) set-namespace-v0.4.1 set-labels-sdk-v1.0.3 no-op-sdk-v1.0.3; \
 	else echo "left out: Go is not installed, so benchmarks have no peers"; fi

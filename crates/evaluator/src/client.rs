@@ -6,9 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use tonic::{Code, Request, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::Answer;
-use crate::connection::{AddressError, Connection};
+use crate::connection::{self, AddressError, Connection};
 use crate::server::too_large;
 use crate::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
 
@@ -21,7 +24,19 @@ const SIZE_FLAGS: &str = "raise the message limit of the caller, and --max-reque
 #[derive(Clone, Debug)]
 pub struct Client {
     service: FunctionEvaluatorClient<Connection>,
+    connection: Connection,
     message_limit: usize,
+}
+
+/// Why a call has no answer, for those who may make it again elsewhere.
+#[derive(Debug)]
+pub enum CallError {
+    /// Nothing of it left this side: no function has run.
+    NotSent(Status),
+    /// It left this side and no answer came back: a function may have run.
+    Broken(Status),
+    /// The evaluator's own answer, or one of this side that trying again would not change.
+    Final(Status),
 }
 
 // === impl Client ===
@@ -30,12 +45,22 @@ impl Client {
     /// A client for the evaluator at `HOST:PORT`, with messages of at most `message_limit` bytes either
     /// way. Nothing is sent yet.
     pub fn new(address: &str, message_limit: usize) -> Result<Self, AddressError> {
-        let connection = Connection::new(address)?;
-        let origin = connection.origin();
-        let service = FunctionEvaluatorClient::with_origin(connection, origin)
+        Ok(Self::over(Connection::new(address)?, message_limit))
+    }
+
+    /// A client for the evaluator at the other end of a connection.
+    pub fn over(connection: Connection, message_limit: usize) -> Self {
+        let service = FunctionEvaluatorClient::with_origin(connection.clone(), connection.origin())
             .max_decoding_message_size(message_limit)
             .max_encoding_message_size(usize::MAX);
-        Ok(Self { service, message_limit })
+        Self { service, connection, message_limit }
+    }
+
+    /// Asks the evaluator whether it takes calls.
+    pub async fn is_serving(&self) -> Result<bool, Status> {
+        let mut health = HealthClient::with_origin(self.connection.clone(), self.connection.origin());
+        let response = health.check(HealthCheckRequest::default()).await.map_err(in_our_words)?;
+        Ok(response.into_inner().status() == ServingStatus::Serving)
     }
 
     /// Has a function run on a `ResourceList`, within `timeout` if there is one. Dropping the future
@@ -46,11 +71,21 @@ impl Client {
         resource_list: Bytes,
         timeout: Option<Duration>,
     ) -> Result<Answer, Status> {
+        self.call(image, resource_list, timeout).await.map_err(CallError::into_status)
+    }
+
+    /// As [`evaluate`](Self::evaluate), for a caller that wants to know whether the function can have run.
+    pub async fn call(
+        &self,
+        image: &str,
+        resource_list: Bytes,
+        timeout: Option<Duration>,
+    ) -> Result<Answer, CallError> {
         let message = EvaluateFunctionRequest { resource_list, image: image.to_owned() };
         let (size, limit) = (message.encoded_len(), self.message_limit);
         if size > limit {
             let text = format!("trying to send message larger than max ({size} vs. {limit}); {SIZE_FLAGS}");
-            return Err(Status::resource_exhausted(text));
+            return Err(CallError::Final(Status::resource_exhausted(text)));
         }
         let mut request = Request::new(message);
         let mut service = self.service.clone();
@@ -58,13 +93,49 @@ impl Client {
             None => service.evaluate_function(request).await,
             Some(timeout) => {
                 request.set_timeout(timeout);
-                let late = |_| Status::deadline_exceeded("context deadline exceeded");
+                let late = |_| CallError::Final(Status::deadline_exceeded("context deadline exceeded"));
                 tokio::time::timeout(timeout, service.evaluate_function(request)).await.map_err(late)?
             }
         };
-        let response = response.map_err(in_our_words)?.into_inner();
+        let response = response.map_err(CallError::of)?.into_inner();
         Ok(Answer { resource_list: response.resource_list, log: response.log })
     }
+}
+
+// === impl CallError ===
+
+impl CallError {
+    fn of(status: Status) -> Self {
+        let of_connection = status.source().is_some();
+        let not_sent = matches!(
+            lost_at(&status),
+            Some(connection::Error::NotAccepted(_) | connection::Error::NotConnected(..))
+        );
+        let told = in_our_words(status);
+        match (of_connection && told.code() == Code::Unavailable, not_sent) {
+            (true, true) => Self::NotSent(told),
+            (true, false) => Self::Broken(told),
+            (false, _) => Self::Final(told),
+        }
+    }
+
+    pub fn into_status(self) -> Status {
+        match self {
+            Self::NotSent(status) | Self::Broken(status) | Self::Final(status) => status,
+        }
+    }
+}
+
+/// The error of the connection, if that is what a status is about.
+fn lost_at(status: &Status) -> Option<&connection::Error> {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// The library's own errors, in the codes and words that callers know from Go.

@@ -56,6 +56,16 @@ pub enum Error {
     TimedOut { image: String },
     #[error("function {} ran for longer than {limit:?} (--exec-timeout) and was stopped", quote(.image))]
     OverTime { image: String, limit: std::time::Duration },
+    #[error("unable to get the grpc client to the pod for {image}: {reason}")]
+    NoInstance { image: String, reason: String, code: Code },
+    #[error("unable to evaluate {image} with pod evaluator: rpc error: code = {} desc = {}", code_name(.status.code()), .status.message())]
+    InPod {
+        image: String,
+        /// The name of the pod.
+        pod: String,
+        /// What the server in the pod answered.
+        status: Box<Status>,
+    },
     #[error("{0}")]
     Unavailable(&'static str),
     #[error("function {} could not be run: {reason}", quote(.image))]
@@ -103,6 +113,11 @@ impl Error {
                 (Code::ResourceExhausted, Kind::TooLarge)
             }
             Self::TimedOut { .. } | Self::OverTime { .. } => (Code::DeadlineExceeded, Kind::TimedOut),
+            Self::NoInstance { code, .. } => (*code, Kind::NoInstance),
+            Self::InPod { status, .. } => {
+                let known = details::EvaluationError::of(status).map(|details| details.kind());
+                (status.code(), known.unwrap_or(Kind::FailedInPod))
+            }
             Self::Unavailable(_) => (Code::Unavailable, Kind::Unavailable),
             Self::Defect { .. } => (Code::Internal, Kind::Defect),
         }
@@ -144,7 +159,15 @@ impl Error {
                 details.stderr_bytes = stderr.total();
                 image
             }
-            Self::InvalidImage { image, .. }
+            Self::InPod { image, pod, status } => {
+                if let Some(known) = details::EvaluationError::of(status) {
+                    details = known;
+                }
+                details.pod.clone_from(pod);
+                image
+            }
+            Self::NoInstance { image, .. }
+            | Self::InvalidImage { image, .. }
             | Self::NotStarted { image, .. }
             | Self::AnswerTooLarge { image, .. }
             | Self::TimedOut { image }
@@ -154,6 +177,15 @@ impl Error {
         };
         details.image = cut_middle(image, 512, |_| 1).into_owned();
         details
+    }
+}
+
+/// A status code as Go prints it.
+fn code_name(code: Code) -> String {
+    match code {
+        Code::Ok => "OK".to_owned(),
+        Code::Cancelled => "Canceled".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -194,7 +226,18 @@ impl details::EvaluationError {
 
 impl From<&FunctionResult> for details::FunctionResult {
     fn from(result: &FunctionResult) -> Self {
-        let FunctionResult { message, severity, resource_ref, field_path, file_path, file_index } = result;
+        let FunctionResult {
+            message,
+            severity,
+            resource_ref,
+            field_path,
+            current_value,
+            proposed_value,
+            file_path,
+            file_index,
+            tags,
+        } = result;
+        let short = |text: &str| cut_middle(text, 512, |_| 1).into_owned();
         Self {
             message: cut_middle(message, 2048, |_| 1).into_owned(),
             severity: severity.clone(),
@@ -207,6 +250,9 @@ impl From<&FunctionResult> for details::FunctionResult {
             field_path: field_path.clone(),
             file_path: file_path.clone(),
             file_index: *file_index,
+            current_value: short(current_value),
+            proposed_value: short(proposed_value),
+            tags: tags.iter().map(|(key, value)| (short(key), short(value))).collect(),
         }
     }
 }

@@ -1,11 +1,10 @@
 //! The contract between whoever wants a function run and whoever runs it.
 //!
-//! An [`Evaluator`] takes a [`Call`] and gives an [`Answer`]. Three of them are here: [`Builtin`] for
-//! functions in this process, [`Exec`] for programs on this machine, [`Multi`] to try several in order.
+//! An [`Evaluator`] takes a [`Call`] and gives an [`Answer`]. Two of them are here:
+//! [`Exec`] for programs on this machine, [`Multi`] to try several in order.
 //! [`server`] puts one behind the [wire] protocol, [`Client`] reaches one over it, and [`process`] is the
 //! one place that starts a child process.
 
-mod builtin;
 #[cfg(feature = "client")]
 mod client;
 pub mod connection;
@@ -23,9 +22,8 @@ pub mod server;
 mod service;
 pub mod wire;
 
-pub use builtin::Builtin;
 #[cfg(feature = "client")]
-pub use client::Client;
+pub use client::{CallError, Client};
 pub use error::{Error, Exit};
 pub use evaluator::{Answer, Call, Evaluation, Evaluator};
 #[cfg(feature = "exec")]

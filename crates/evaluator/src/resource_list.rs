@@ -3,10 +3,11 @@
 //! The rules and the words are those of the library that Porch's wrapper server reads lists with. Where
 //! that says less than it knows, the line is added.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use loggia_go::quote;
-use loggia_yaml::{Kind, Node, ParseOptions};
+use loggia_yaml::{Kind, Node, ParseOptions, node_to_string};
 
 /// One structured result of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,8 +16,13 @@ pub struct FunctionResult {
     pub severity: String,
     pub resource_ref: ResourceRef,
     pub field_path: String,
+    /// What the field holds; YAML if it is no scalar.
+    pub current_value: String,
+    /// What it should hold; YAML if it is no scalar.
+    pub proposed_value: String,
     pub file_path: String,
     pub file_index: i64,
+    pub tags: BTreeMap<String, String>,
 }
 
 /// The resource that a result is about.
@@ -127,11 +133,11 @@ impl Decoder {
         let reference = self.part(result, "resourceRef", "fn.ResourceRef");
         let place = self.part(result, "field", "fn.Field");
         let file = self.part(result, "file", "fn.File");
-        if let Some(tags) = self.part(result, "tags", "map[string]string") {
-            for pair in tags.pairs() {
-                self.text(Some(followed(&pair.value)));
-            }
-        }
+        let tags = self.part(result, "tags", "map[string]string").map_or(&[][..], Node::pairs);
+        let tags = tags
+            .iter()
+            .map(|pair| (self.text(Some(followed(&pair.key))), self.text(Some(followed(&pair.value)))))
+            .collect();
         let text = |decoder: &mut Self, node: Option<&Node>, key| {
             decoder.text(node.and_then(|node| field(node, key)))
         };
@@ -145,8 +151,11 @@ impl Decoder {
                 namespace: text(self, reference, "namespace"),
             },
             field_path: text(self, place, "path"),
+            current_value: value(place, "currentValue"),
+            proposed_value: value(place, "proposedValue"),
             file_path: text(self, file, "path"),
             file_index: self.number(file.and_then(|file| field(file, "index"))),
+            tags,
         }
     }
 
@@ -198,6 +207,14 @@ impl Decoder {
     }
 }
 
+/// A value of any type as text.
+fn value(place: Option<&Node>, key: &str) -> String {
+    match place.and_then(|place| field(place, key)).filter(|value| !value.is_null()) {
+        Some(value) => value.scalar().map_or_else(|| node_to_string(value).trim().to_owned(), str::to_owned),
+        None => String::new(),
+    }
+}
+
 // === impl Error ===
 
 /// The name that the original's type has for such a node.
@@ -233,7 +250,7 @@ impl fmt::Display for NotAMapping {
 impl fmt::Display for FunctionResult {
     /// `[SEVERITY] APIVERSION/KIND/NAMESPACE/NAME FIELDPATH: MESSAGE`, less what is missing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { message, severity, resource_ref, field_path, file_path: _, file_index: _ } = self;
+        let Self { message, severity, resource_ref, field_path, .. } = self;
         let severity = if severity.is_empty() { "info" } else { severity };
         let ResourceRef { api_version, kind, name, namespace } = resource_ref;
         let parts: Vec<_> = [api_version, kind, namespace, name]

@@ -29,7 +29,7 @@ use crate::Evaluator;
 use crate::error::SIZE_FLAGS;
 use crate::health::HealthService;
 use crate::lifecycle::{Lifecycle, Phase};
-use crate::service::EvaluatorService;
+use crate::service::{EvaluatorService, timeout_of};
 use crate::wire::FunctionEvaluatorServer;
 
 /// How long an answer may take to leave once the service closes.
@@ -99,6 +99,12 @@ pub async fn serve(listener: TcpListener, routes: Routes) {
     if tokio::time::timeout(FLUSH_TIME, ended).await.is_err() {
         debug!("Cutting the connections that are left");
     }
+}
+
+/// When the caller of a request stops waiting, counted from when its headers came.
+pub fn deadline<T>(request: &tonic::Request<T>) -> Option<Instant> {
+    let begin = request.extensions().get::<Arrival>().map_or_else(Instant::now, |arrival| arrival.0);
+    timeout_of(request.metadata()).and_then(|timeout| begin.checked_add(timeout))
 }
 
 async fn reached(phase: &mut watch::Receiver<Phase>, target: Phase) {
@@ -182,14 +188,34 @@ impl Routes {
         routes
     }
 
+    /// Adds another service. It has limits and checks of its own.
+    #[must_use]
+    pub fn with<S>(mut self, service: S) -> Self
+    where
+        S: Service<http::Request<Body>, Response = Response, Error = Infallible> + NamedService,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        self.add(service);
+        self
+    }
+
     /// Lets clients ask for the protocol.
     #[cfg(feature = "reflection")]
     #[must_use]
-    pub fn with_reflection(mut self) -> Self {
+    pub fn with_reflection(self) -> Self {
+        self.with_reflection_of(&[])
+    }
+
+    /// Lets clients ask for the protocol and for that of services that were added.
+    #[cfg(feature = "reflection")]
+    #[must_use]
+    pub fn with_reflection_of(mut self, added: &[&'static [u8]]) -> Self {
         let builder = || {
-            tonic_reflection::server::Builder::configure()
+            let builder = tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(crate::wire::DESCRIPTORS)
-                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+            added.iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
         };
         match (builder().build_v1(), builder().build_v1alpha()) {
             (Ok(v1), Ok(v1alpha)) => {
@@ -282,12 +308,12 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-    use crate::Builtin;
+    use crate::Multi;
 
     async fn connect() -> TcpStream {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let routes = Routes::new(Arc::new(Builtin::new()), &Lifecycle::default(), 1024);
+        let routes = Routes::new(Arc::new(Multi::new(vec![])), &Lifecycle::default(), 1024);
         tokio::spawn(serve(listener, routes));
         TcpStream::connect(address).await.unwrap()
     }

@@ -117,7 +117,7 @@ async fn unpanicked<F: Future>(future: F) -> Result<F::Output, String> {
 }
 
 /// How long the caller will wait, from `grpc-timeout`.
-fn timeout_of(metadata: &MetadataMap) -> Option<Duration> {
+pub(crate) fn timeout_of(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
-use loggia_registry::{Reference, with_default_prefix};
+use loggia_pods::{PodAddress, PodSecurity};
+use loggia_render::check_prefix;
 use tracing::{info, warn};
 
-use crate::flags::{Flags, Refusal, WITHOUT_EFFECT};
+use crate::flags::{Flags, PodFlags, Refusal};
+use crate::registries;
 
 /// Where Kubernetes puts the token of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -19,10 +21,22 @@ pub(crate) struct Config {
     pub(crate) port: u16,
     pub(crate) builtin: bool,
     pub(crate) exec: Option<ExecConfig>,
-    /// What stands before the names of images that have no slash.
+    pub(crate) pods: Option<PodConfig>,
+    /// What stands before the names of images that have no slash, in packages.
+    pub(crate) catalog: String,
+    /// The same in calls, if it was asked for.
     pub(crate) image_prefix: Option<String>,
     pub(crate) message_limit: usize,
     pub(crate) drain_timeout: Duration,
+}
+
+/// How function pods run.
+#[derive(Debug)]
+pub(crate) struct PodConfig {
+    /// The file that says how to reach the cluster, where one was named.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    pub(crate) registries: loggia_registry::Settings,
+    pub(crate) settings: loggia_pods::Settings,
 }
 
 /// How exec functions run.
@@ -48,6 +62,11 @@ pub(crate) struct Surroundings {
     pub(crate) cores: usize,
     pub(crate) default_config_exists: bool,
     pub(crate) service_account: Option<PathBuf>,
+    /// The namespace that the program runs in, and its name there.
+    pub(crate) namespace: Option<String>,
+    pub(crate) host: Option<String>,
+    /// What `/etc/resolv.conf` says.
+    pub(crate) resolv_conf: String,
 }
 
 /// The ways to run a function, in the order in which they are asked.
@@ -71,6 +90,9 @@ impl Surroundings {
             cores: std::thread::available_parallelism().map_or(1, Into::into),
             default_config_exists: Path::new(&Flags::default().config).exists(),
             service_account: service_account.exists().then(|| service_account.to_owned()),
+            namespace: std::fs::read_to_string(service_account.join("namespace")).ok(),
+            host: set("HOSTNAME"),
+            resolv_conf: std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
         }
     }
 }
@@ -84,41 +106,30 @@ impl Config {
         }
         let disabled = disabled_runtimes(&flags.disable_runtimes)?;
         let enabled = |runtime| !disabled.contains(&runtime);
-        if enabled(Runtime::Pod) {
-            check_pod_runtime(flags, surroundings)?;
-        }
-        let idle: Vec<_> = WITHOUT_EFFECT.into_iter().filter(|name| flags.given.contains(name)).collect();
-        if !idle.is_empty() {
-            warn!(
-                "These flags have no effect yet, as function pods are still to come: --{}",
-                idle.join(", --")
-            );
-        }
         let port = within("port", flags.port, 0..=65_535)?;
         let message_limit =
             within("max-request-body-size", flags.max_request_body_size, 1..=i64::from(u32::MAX))?;
         within::<usize>("max-concurrent-executions", flags.max_concurrent_executions, 0..=1_000_000)?;
+        let catalog = check_prefix(&flags.pods.default_image_prefix)
+            .map_err(|error| Refusal::Usage(format!("--default-image-prefix: {error}")))?;
         let exec = enabled(Runtime::Exec).then(|| ExecConfig::resolve(flags, surroundings));
+        // Outside of packages short names are resolved only for those who ask for it.
+        let image_prefix = Some(catalog.clone())
+            .filter(|prefix| flags.given.contains("default-image-prefix") && !prefix.is_empty());
+        let pods = match enabled(Runtime::Pod) {
+            true => PodConfig::resolve(flags, surroundings, message_limit, image_prefix.clone())?,
+            false => None,
+        };
         Ok(Self {
             port,
             builtin: enabled(Runtime::Builtin),
             exec,
-            image_prefix: image_prefix(flags)?,
+            pods,
+            image_prefix,
+            catalog,
             message_limit,
             drain_timeout: flags.drain_timeout.positive().unwrap_or_default(),
         })
-    }
-}
-
-/// Short names are resolved only for those who ask for it.
-fn image_prefix(flags: &Flags) -> Result<Option<String>, Refusal> {
-    let prefix = &flags.pods.default_image_prefix;
-    if !flags.given.contains("default-image-prefix") || prefix.trim_end_matches('/').is_empty() {
-        return Ok(None);
-    }
-    match with_default_prefix(prefix, "fn").parse::<Reference>() {
-        Ok(_) => Ok(Some(prefix.clone())),
-        Err(error) => Err(Refusal::Usage(format!("--default-image-prefix: {error}"))),
     }
 }
 
@@ -127,22 +138,6 @@ fn within<T: TryFrom<i64>>(flag: &str, value: i64, range: RangeInclusive<i64>) -
     let (least, most) = (range.start(), range.end());
     let refusal = || Refusal::Usage(format!("--{flag}: {value} is not a number from {least} to {most}"));
     T::try_from(value).ok().filter(|_| range.contains(&value)).ok_or_else(refusal)
-}
-
-/// The pod runtime needs the image of its server. Inside a cluster that must be told; elsewhere nobody
-/// expects pods.
-fn check_pod_runtime(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<()> {
-    let cluster = surroundings.in_cluster || surroundings.kubeconfig || !flags.kubeconfig.is_empty();
-    match (&surroundings.wrapper_server_image, cluster) {
-        (None, true) => bail!(
-            "environment variable WRAPPER_SERVER_IMAGE must be set to use pod function evaluator runtime"
-        ),
-        (None, false) => info!("No cluster is configured: functions run without pods"),
-        (Some(image), _) => {
-            warn!("Function pods are still to come: WRAPPER_SERVER_IMAGE={image} has no effect yet");
-        }
-    }
-    Ok(())
 }
 
 fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, Refusal> {
@@ -157,6 +152,126 @@ fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, Refusal> {
             ))),
         })
         .collect()
+}
+
+// === impl PodConfig ===
+
+impl PodConfig {
+    /// The pod runtime needs the image of its server. Inside a cluster that must be told; elsewhere nobody
+    /// expects pods.
+    fn resolve(
+        flags: &Flags,
+        surroundings: &Surroundings,
+        message_limit: usize,
+        image_prefix: Option<String>,
+    ) -> anyhow::Result<Option<Self>> {
+        let PodFlags {
+            pod_cache_config,
+            warm_up_pod_cache,
+            pod_namespace,
+            pod_ttl,
+            scan_interval,
+            function_pod_template,
+            enable_private_registries: _,
+            registry_auth_secret_path: _,
+            registry_auth_secret_name,
+            enable_private_registries_tls: _,
+            tls_secret_path: _,
+            max_waitlist_length,
+            max_parallel_pods_per_function,
+            default_image_prefix: _,
+            public_image_prefixes: _,
+            image_metadata_ttl: _,
+            registry_timeout: _,
+            plain_http_registries: _,
+            pod_ready_timeout,
+            pod_address,
+            pod_security,
+            cluster_domain,
+            max_queue_length,
+            max_concurrent_evaluations_per_pod,
+        } = &flags.pods;
+        let cluster = surroundings.in_cluster || surroundings.kubeconfig || !flags.kubeconfig.is_empty();
+        let Some(wrapper_image) = surroundings.wrapper_server_image.clone() else {
+            if cluster {
+                bail!(
+                    "environment variable WRAPPER_SERVER_IMAGE must be set to use pod function evaluator runtime"
+                );
+            }
+            info!("No cluster is configured: functions run without pods");
+            return Ok(None);
+        };
+        let named = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
+        let namespace = surroundings.namespace.as_deref().map(str::trim).filter(|name| !name.is_empty());
+        let manager_namespace = namespace.unwrap_or_else(|| {
+            warn!("The namespace of this program is not known: porch-system is taken for it");
+            "porch-system"
+        });
+        // A file that nobody asked for need not be there.
+        let asked = flags.given.contains("pod-cache-config");
+        let cache_config = named(pod_cache_config).map(PathBuf::from).filter(|file| asked || file.exists());
+        let at_least_one = |value: i64, otherwise| match usize::try_from(value) {
+            Ok(value) if value > 0 => value,
+            _ => otherwise,
+        };
+        let limit = |value: i64| usize::try_from(value).ok().filter(|value| *value > 0);
+        let settings = loggia_pods::Settings {
+            namespace: pod_namespace.clone(),
+            manager_namespace: manager_namespace.to_owned(),
+            wrapper_image,
+            template: named(function_pod_template),
+            cache_config,
+            warm_up: *warm_up_pod_cache,
+            ttl: pod_ttl.positive().unwrap_or_default(),
+            busy_at: at_least_one(*max_waitlist_length, 2),
+            most_instances: at_least_one(*max_parallel_pods_per_function, 1),
+            most_running: limit(*max_concurrent_evaluations_per_pod),
+            most_waiting: limit(*max_queue_length),
+            scan_interval: scan_interval.positive(),
+            ready_timeout: pod_ready_timeout.positive().unwrap_or(Duration::from_secs(60)),
+            message_limit,
+            security: match pod_security.as_str() {
+                "baseline" => PodSecurity::Baseline,
+                "restricted" => PodSecurity::Restricted,
+                other => return Err(choice("pod-security", other, "baseline and restricted").into()),
+            },
+            address: match pod_address.as_str() {
+                "dns" => PodAddress::Dns,
+                "service-ip" => PodAddress::ServiceIp,
+                "pod-ip" => PodAddress::PodIp,
+                other => return Err(choice("pod-address", other, "dns, service-ip and pod-ip").into()),
+            },
+            cluster_domain: named(cluster_domain)
+                .or_else(|| cluster_domain_of(&surroundings.resolv_conf))
+                .unwrap_or_else(|| "cluster.local".to_owned()),
+            pull_secret: registry_auth_secret_name.clone(),
+            image_prefix,
+            owner: owner(surroundings.host.as_deref()),
+        };
+        let kubeconfig = named(&flags.kubeconfig).map(PathBuf::from);
+        Ok(Some(Self { kubeconfig, registries: registries::settings(&flags.pods), settings }))
+    }
+}
+
+fn choice(flag: &str, value: &str, choices: &str) -> Refusal {
+    Refusal::Usage(format!("--{flag}: there is no `{value}`; there are {choices}"))
+}
+
+/// Where the search list of a pod has `svc.DOMAIN`.
+fn cluster_domain_of(resolv_conf: &str) -> Option<String> {
+    let words =
+        resolv_conf.lines().filter_map(|line| line.strip_prefix("search")).flat_map(str::split_whitespace);
+    words
+        .filter_map(|word| word.strip_prefix("svc."))
+        .next()
+        .map(|domain| domain.trim_end_matches('.').to_owned())
+}
+
+/// A name for this run of the program: no other one, not even after a restart, may take its pods for its own.
+fn owner(host: Option<&str>) -> String {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    let chance = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    format!("{}.{:08x}", host.unwrap_or("function-runner"), chance & 0xffff_ffff)
 }
 
 // === impl ExecConfig ===
@@ -204,8 +319,41 @@ mod tests {
         assert_eq!(resolve(&[], &in_cluster()).unwrap_err(), expected);
         assert_eq!(resolve(&["--kubeconfig=f"], &Surroundings::default()).unwrap_err(), expected);
         assert!(resolve(&["--disable-runtimes=pod"], &in_cluster()).is_ok());
-        let told = Surroundings { wrapper_server_image: Some("x".into()), ..in_cluster() };
-        assert!(resolve(&[], &told).is_ok());
+        assert!(resolve(&[], &with_wrapper()).unwrap().pods.is_some());
+    }
+
+    fn with_wrapper() -> Surroundings {
+        Surroundings { wrapper_server_image: Some("x".into()), ..in_cluster() }
+    }
+
+    #[test]
+    fn pods_are_shaped_by_their_flags() {
+        let settings = |line: &[&str]| resolve(line, &with_wrapper()).unwrap().pods.unwrap().settings;
+        let defaults = settings(&[]);
+        assert_eq!((defaults.busy_at, defaults.most_instances), (2, 1));
+        assert_eq!((defaults.most_running, defaults.most_waiting), (None, None));
+        assert_eq!(defaults.cluster_domain, "cluster.local");
+        assert_eq!(defaults.manager_namespace, "porch-system");
+        let changed = settings(&[
+            "--max-waitlist-length=-1",
+            "--max-parallel-pods-per-function=3",
+            "--scan-interval=0",
+        ]);
+        assert_eq!((changed.busy_at, changed.most_instances, changed.scan_interval), (2, 3, None));
+        assert_ne!(defaults.owner, changed.owner);
+        for (line, choices) in [
+            ("--pod-address=ip", "dns, service-ip and pod-ip"),
+            ("--pod-security=no", "baseline and restricted"),
+        ] {
+            assert!(resolve(&[line], &with_wrapper()).unwrap_err().ends_with(choices), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_clusters_domain_is_that_of_the_search_list() {
+        let text = "nameserver 10.0.0.10\nsearch fns.svc.corp.example svc.corp.example corp.example\n";
+        assert_eq!(cluster_domain_of(text).as_deref(), Some("corp.example"));
+        assert_eq!(cluster_domain_of("search example.com"), None);
     }
 
     #[test]
@@ -240,9 +388,18 @@ mod tests {
         let prefix = |line| resolve(line, &Surroundings::default()).map(|config| config.image_prefix);
         assert_eq!(prefix(&[]), Ok(None));
         assert_eq!(prefix(&["--default-image-prefix="]), Ok(None));
-        assert_eq!(prefix(&["--default-image-prefix=r.io/fns/"]), Ok(Some("r.io/fns/".into())));
-        let error = prefix(&["--default-image-prefix=R.io/FNS"]).unwrap_err();
-        assert!(error.starts_with("--default-image-prefix: could not parse reference: "), "{error}");
+        assert_eq!(prefix(&["--default-image-prefix=r.io/fns/"]), Ok(Some("r.io/fns".into())));
+    }
+
+    #[test]
+    fn short_names_in_packages_get_a_prefix_that_makes_sense() {
+        let catalog = |line| resolve(line, &Surroundings::default()).map(|config| config.catalog);
+        assert_eq!(catalog(&[]), Ok("ghcr.io/kptdev/krm-functions-catalog".into()));
+        assert_eq!(catalog(&["--default-image-prefix=r.io/fns/"]), Ok("r.io/fns".into()));
+        for line in [&["--default-image-prefix=https://r.io"], &["--default-image-prefix=R.io/FNS"]] {
+            let error = catalog(line).unwrap_err();
+            assert!(error.starts_with("--default-image-prefix: invalid image prefix"), "{error}");
+        }
     }
 
     #[test]

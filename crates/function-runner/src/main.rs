@@ -4,9 +4,11 @@ use std::process::ExitCode;
 
 use tracing::info;
 
+mod catalog;
 mod checked;
 mod config;
 mod flags;
+mod packages;
 mod registries;
 mod run;
 mod short_names;
@@ -16,7 +18,13 @@ use config::{Config, Surroundings};
 use flags::{Flags, Refusal};
 
 fn main() -> ExitCode {
+    // This process may be one that runs a function of the catalog within limits.
+    if let Some(code) = loggia_render::guard::enter() {
+        return code;
+    }
     loggia_evaluator::memory::give_back_promptly();
+    // Only a second provider would be refused, and there is none.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     match configure().and_then(start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => match error.downcast_ref::<Refusal>() {

@@ -7,7 +7,6 @@ use loggia_registry::{Keychain, Settings, Timeouts};
 use crate::flags::PodFlags;
 
 /// What the flags say about registries. Nothing is read yet.
-#[cfg_attr(not(test), expect(dead_code, reason = "function pods, which ask registries, are still to come"))]
 pub(crate) fn settings(flags: &PodFlags) -> Settings {
     let private = flags.enable_private_registries;
     let own = private && flags.enable_private_registries_tls;

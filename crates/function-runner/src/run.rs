@@ -6,11 +6,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use loggia_evaluator::process::{self, Confinement, Environment, Limits, Processes};
 use loggia_evaluator::server::{self, Routes};
-use loggia_evaluator::{Builtin, Evaluator, Exec, Lifecycle, Multi, exec};
+use loggia_evaluator::{Evaluator, Exec, Lifecycle, Multi, exec};
+use loggia_pods::PodEvaluator;
+use loggia_registry::Images;
 use tracing::{error, info, warn};
 
+use crate::catalog::Catalog;
 use crate::checked::Checked;
-use crate::config::{Config, ExecConfig};
+use crate::config::{Config, ExecConfig, PodConfig};
+use crate::packages;
 use crate::short_names::ShortNames;
 use crate::signals::Signals;
 
@@ -22,23 +26,27 @@ const STDERR_LIMIT: usize = 1 << 20;
 
 /// Serves until a signal says stop; a second signal ends the process at once.
 pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<()> {
-    let Config { port, builtin, exec, image_prefix, message_limit, drain_timeout } = config;
+    let Config { port, builtin, exec, pods, image_prefix, catalog, message_limit, drain_timeout } = config;
     if let Err(error) = process::adopt_orphans() {
         warn!(%error, "Orphans of functions may stay as zombies");
     }
     let mut evaluators: Vec<Arc<dyn Evaluator>> = Vec::new();
     let mut processes = None;
     if builtin {
-        evaluators.push(Arc::new(Builtin::new()));
+        evaluators.push(Arc::new(Catalog::default()));
     }
     if let Some(exec) = exec {
         let (exec, children) = exec_evaluator(exec, message_limit)?;
         tokio::spawn(exec.clone().follow_changes());
-        evaluators.push(match image_prefix {
+        evaluators.push(match image_prefix.clone() {
             Some(prefix) => Arc::new(ShortNames { prefix, evaluator: exec }),
             None => Arc::new(exec),
         });
         processes = Some(children);
+    }
+    if let Some(pods) = pods {
+        let pods = pod_evaluator(pods).await.context("failed to initialize pod evaluator")?;
+        evaluators.push(Arc::new(pods.with_image_prefix(image_prefix)));
     }
     match evaluators.as_slice() {
         [] => warn!("no runtime is enabled in function-runner"),
@@ -51,8 +59,11 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
     let listener = server::listen(port).with_context(|| format!("failed to listen: listen tcp :{port}"))?;
     let port = listener.local_addr()?.port();
     let lifecycle = Lifecycle::default();
-    let evaluator = Arc::new(Checked(Multi::new(evaluators)));
-    let routes = Routes::new(evaluator, &lifecycle, message_limit).with_reflection();
+    let evaluator: Arc<dyn Evaluator> = Arc::new(Checked(Multi::new(evaluators)));
+    let packages = packages::service(Arc::clone(&evaluator), builtin, catalog, &lifecycle, message_limit);
+    let routes = Routes::new(evaluator, &lifecycle, message_limit)
+        .with(packages.into_server())
+        .with_reflection_of(&[loggia_render::service::wire::DESCRIPTORS]);
     let serving = tokio::spawn(server::serve(listener, routes));
     lifecycle.serve();
     info!("Listening on :{port}");
@@ -81,6 +92,12 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
             std::process::exit(1)
         }
     }
+}
+
+async fn pod_evaluator(config: PodConfig) -> anyhow::Result<PodEvaluator> {
+    let PodConfig { kubeconfig, registries, settings } = config;
+    let client = loggia_pods::connect(kubeconfig.as_deref()).await.context("failed to get rest config")?;
+    Ok(PodEvaluator::start(client, Images::new(registries), settings).await?)
 }
 
 fn exec_evaluator(config: ExecConfig, message_limit: usize) -> anyhow::Result<(Exec, Processes)> {

@@ -15,7 +15,8 @@ mod support;
 
 use support::{Functions, PATIENCE, children_of, details, evaluate, eventually, is_running, noted, runner};
 
-const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems: []\n";
+const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  \
+                    metadata:\n    name: a\n";
 
 #[tokio::test]
 async fn a_builtin_function_needs_no_configuration() {
