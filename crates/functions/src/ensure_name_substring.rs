@@ -21,22 +21,37 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("ensure_name_substring.md"),
     guarded: false,
-    versions: &[Version {
-        tags: &["latest", "unstable", "v0.2.0", "v0.2.1"],
-        framework: Framework::Kyaml,
-        run,
-    }],
+    versions: &[
+        Version {
+            tags: &["latest", "unstable", "v0.2.0", "v0.2.1"],
+            framework: Framework::Kyaml,
+            run: |list| run(list, Rules::Newest),
+        },
+        Version {
+            tags: &["v0.1.1", "v0.1.0", "v0.1"],
+            framework: Framework::OldKyaml,
+            run: |list| run(list, Rules::First),
+        },
+    ],
 };
+
+/// Versions that differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    Newest,
+    /// 0.1: `depends-on` annotations stay, and the Kptfile is a resource like any other.
+    First,
+}
 
 const NAME: &str = "metadata/name";
 
-fn run(list: &mut ResourceList) -> Result<(), Failure> {
+fn run(list: &mut ResourceList, rules: Rules) -> Result<(), Failure> {
     let config = Config::read(list.function_config.as_ref())
         .map_err(|cause| Failure::kyaml(format!("failed to load the `functionConfig`: {cause}")))?;
     kustomize::check(list)
         .map_err(|cause| Failure::kyaml(format!("failed to convert items to resource map: {cause}")))?;
     let before: Vec<Id> = list.items.iter().map(Id::of).collect();
-    rename(&mut list.items, &before, &config)
+    rename(&mut list.items, &before, &config, rules)
         .map_err(|cause| Failure::kyaml(format!("failed to transform name substring: {cause}")))?;
     references::fix(&mut list.items, &before)
         .map_err(|cause| Failure::kyaml(format!("failed to fix name back reference: {cause}")))?;
@@ -53,11 +68,11 @@ fn forget_place(item: &mut Resource) {
     }
 }
 
-fn rename(items: &mut [Resource], before: &[Id], config: &Config) -> Result<(), String> {
+fn rename(items: &mut [Resource], before: &[Id], config: &Config, rules: Rules) -> Result<(), String> {
     let known: HashSet<(&str, &str, &str)> =
         before.iter().map(|id| (id.group.as_str(), id.kind.as_str(), id.name.as_str())).collect();
     let name = FieldSpec::new(("", "", ""), NAME, false);
-    for item in items.iter_mut().filter(|item| !is_skipped(item)) {
+    for item in items.iter_mut().filter(|item| !is_skipped(item, rules)) {
         for spec in std::iter::once(&name).chain(&config.fields) {
             if !spec.selects(item) || contains(item, spec, &config.substring) {
                 continue;
@@ -65,6 +80,7 @@ fn rename(items: &mut [Resource], before: &[Id], config: &Config) -> Result<(), 
             spec.apply(item, Leaf::Scalar, &mut |node, _| edit(node, config))?;
             let depends_on = item
                 .annotation(DEPENDS_ON)
+                .filter(|_| rules == Rules::Newest)
                 .and_then(Reference::parse)
                 .filter(|reference| known.contains(&(reference.group, reference.kind, reference.name)));
             if let Some(reference) = depends_on {
@@ -77,11 +93,11 @@ fn rename(items: &mut [Resource], before: &[Id], config: &Config) -> Result<(), 
     Ok(())
 }
 
-fn is_skipped(item: &Resource) -> bool {
+fn is_skipped(item: &Resource, rules: Rules) -> bool {
     match item.kind() {
         "CustomResourceDefinition" | "Namespace" => true,
         "APIService" => item.group() == "apiregistration.k8s.io",
-        "Kptfile" => item.group() == "kpt.dev",
+        "Kptfile" => rules == Rules::Newest && item.group() == "kpt.dev",
         _ => false,
     }
 }
