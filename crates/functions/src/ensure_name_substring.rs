@@ -22,10 +22,11 @@ pub(crate) static FUNCTION: Function = Function {
     manual: include_str!("ensure_name_substring.md"),
     guarded: false,
     versions: &[
+        Version { tags: &["latest"], framework: Framework::Kyaml, run: |list| run(list, Rules::Newest) },
         Version {
-            tags: &["latest", "unstable", "v0.2.0", "v0.2.1"],
+            tags: &["unstable", "v0.2.0", "v0.2.1"],
             framework: Framework::Kyaml,
-            run: |list| run(list, Rules::Newest),
+            run: |list| run(list, Rules::Forgetful),
         },
         Version {
             tags: &["v0.1.1", "v0.1.0", "v0.1"],
@@ -39,7 +40,9 @@ pub(crate) static FUNCTION: Function = Function {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rules {
     Newest,
-    /// 0.1: `depends-on` annotations stay, and the Kptfile is a resource like any other.
+    /// Up to 2025: where resources are is lost.
+    Forgetful,
+    /// 0.1: besides, `depends-on` annotations stay, and the Kptfile is a resource like any other.
     First,
 }
 
@@ -55,7 +58,9 @@ fn run(list: &mut ResourceList, rules: Rules) -> Result<(), Failure> {
         .map_err(|cause| Failure::kyaml(format!("failed to transform name substring: {cause}")))?;
     references::fix(&mut list.items, &before)
         .map_err(|cause| Failure::kyaml(format!("failed to fix name back reference: {cause}")))?;
-    list.items.iter_mut().for_each(forget_place);
+    if rules != Rules::Newest {
+        list.items.iter_mut().for_each(forget_place);
+    }
     Ok(())
 }
 
@@ -80,7 +85,7 @@ fn rename(items: &mut [Resource], before: &[Id], config: &Config, rules: Rules) 
             spec.apply(item, Leaf::Scalar, &mut |node, _| edit(node, config))?;
             let depends_on = item
                 .annotation(DEPENDS_ON)
-                .filter(|_| rules == Rules::Newest)
+                .filter(|_| rules != Rules::First)
                 .and_then(Reference::parse)
                 .filter(|reference| known.contains(&(reference.group, reference.kind, reference.name)));
             if let Some(reference) = depends_on {
@@ -97,7 +102,7 @@ fn is_skipped(item: &Resource, rules: Rules) -> bool {
     match item.kind() {
         "CustomResourceDefinition" | "Namespace" => true,
         "APIService" => item.group() == "apiregistration.k8s.io",
-        "Kptfile" => rules == Rules::Newest && item.group() == "kpt.dev",
+        "Kptfile" => rules != Rules::First && item.group() == "kpt.dev",
         _ => false,
     }
 }

@@ -35,7 +35,9 @@ impl Config {
             ("v1", "ConfigMap") => {
                 Self { entries: config::data_map(Some(resource.node())), fields: Vec::new() }
             }
-            ("fn.kpt.dev/v1alpha1", kind) if dialect.kinds.contains(&kind) => Self::decode(&resource, dialect)?,
+            ("fn.kpt.dev/v1alpha1", kind) if dialect.kinds.contains(&kind) => {
+                Self::decode(&resource, dialect)?
+            }
             _ => return Err(dialect.refusal.to_owned()),
         };
         if config.entries.is_empty() { Err(dialect.empty.to_owned()) } else { Ok(config) }
@@ -43,7 +45,7 @@ impl Config {
 
     fn decode(resource: &Resource, dialect: &Dialect) -> Result<Self, String> {
         let Dialect { entries, fields, .. } = *dialect;
-        let decoded = config::json_string_map(resource.node().get(entries)).map_err(|mismatch| {
+        let decoded = config::loose_string_map(resource.node().get(entries)).map_err(|mismatch| {
             let Mismatch { found, expected } = mismatch;
             field_spec::undecodable(
                 resource,

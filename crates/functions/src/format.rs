@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use loggia_krm::{Resource, ResourceList};
-use loggia_yaml::{Kind, Node, ScalarStyle, Tag, reads_as_non_string};
+use loggia_yaml::{Kind, Node, Resolved, ScalarStyle, Tag, reads_as_non_string, resolve};
 use serde_json::Value;
 
 use crate::fields::{MAX_DEPTH, raw_text};
@@ -131,7 +131,10 @@ fn field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
 
 /// Quotes what the schema says is a string and YAML 1.1 says is not, and takes quotes off the other way round.
 fn fit_quotes(scalar: &mut Node, schema: &Value) {
-    let Some(kind) = schema["type"].as_str().filter(|_| reads_as_non_string(raw_text(scalar))) else { return };
+    let text = raw_text(scalar);
+    // The original's reader makes no dates of what looks like one.
+    let is_ambiguous = reads_as_non_string(text) && resolve(text) != Resolved::Timestamp;
+    let Some(kind) = schema["type"].as_str().filter(|_| is_ambiguous) else { return };
     let is_quoted = matches!(scalar.scalar_style(), ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
     let tag = match kind {
         "string" if schema["format"] == "int-or-string" => return,

@@ -33,7 +33,9 @@ pub(crate) static FUNCTION: Function = Function {
         Version {
             tags: &["v0.2.0", "v0.1.3", "v0.1.2", "v0.1.1"],
             framework: Framework::Kyaml,
-            run: |list| run(list, Rules { refuses_unknown: false, template_versions: &["v1beta1", "v1alpha1"] }),
+            run: |list| {
+                run(list, Rules { refuses_unknown: false, template_versions: &["v1beta1", "v1alpha1"] })
+            },
         },
     ],
 };

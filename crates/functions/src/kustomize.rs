@@ -82,6 +82,19 @@ pub(crate) fn check(list: &mut ResourceList) -> Result<(), String> {
             return Err(format!("missing metadata.name in object {}", described(item, at)));
         }
     }
+    check_unique(list)
+}
+
+/// Checks the items as a resource map did in 2021: kinds and names may be missing. Empty items are dropped.
+///
+/// # Errors
+/// With kustomize's text if a resource is there twice.
+pub(crate) fn check_early(list: &mut ResourceList) -> Result<(), String> {
+    list.items.retain(|item| !item.node().is_empty());
+    check_unique(list)
+}
+
+fn check_unique(list: &ResourceList) -> Result<(), String> {
     let mut seen = HashSet::new();
     for item in &list.items {
         let id = Id::of(item);

@@ -75,33 +75,50 @@ const CASES: &[Case] = &[
     failed(
         "ensure-name-substring",
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {prepend: a, append: b}}",
-        "failed to load the `functionConfig`: only 1 entry is allowed in the ConfigMap, but got: 2",
+        "failed to load the `functionConfig`: error unmarshaling JSON: while decoding JSON: only 1 entry is allowed in the ConfigMap, but got: 2",
         &[],
     ),
     failed(
         "ensure-name-substring",
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {middle: a}}",
-        "failed to load the `functionConfig`: unknown editMode: middle, only prepend and append are allowed",
+        "failed to load the `functionConfig`: error unmarshaling JSON: while decoding JSON: unknown editMode: middle, only prepend and append are allowed",
         &[],
     ),
     failed(
         "ensure-name-substring",
         "{apiVersion: fn.kpt.dev/v1alpha1, kind: EnsureNameSubstring, metadata: {name: c}}",
-        "failed to load the `functionConfig`: substring must not be empty",
+        "failed to load the `functionConfig`: validation failure list:\nsubstring must not be empty",
         &[],
     ),
     failed(
-        "ensure-name-substring:v0.1.1",
+        "ensure-name-substring",
         "{apiVersion: apps/v1, kind: Other, metadata: {name: c}}",
-        "failed to load the `functionConfig`: function config must be either /v1, Kind=ConfigMap or fn.kpt.dev/v1alpha1, \
+        "failed to load the `functionConfig`: error unmarshaling JSON: while decoding JSON: function config must be either /v1, Kind=ConfigMap or fn.kpt.dev/v1alpha1, \
          Kind=EnsureNameSubstring, but we got: apps/v1, Kind=Other",
         &[],
     ),
-    sdk(
+    // The original asks the network for both; these are our words.
+    failed(
         "kubeconform",
         "{data: {kubernetes_version: '1.2'}}",
-        &["Kubernetes version `1.2` is not built in; there are v1.29.6, v1.30.14, v1.31.14, v1.32.13, v1.33.13, v1.34.4, \
-           v1.35.4, v1.36.3"],
+        "failed to evaluate function: Kubernetes version `1.2` is not built in; there are v1.29.6, v1.30.14, v1.31.14, \
+         v1.32.13, v1.33.13, v1.34.4, v1.35.4, v1.36.3",
+        &[],
+    ),
+    failed(
+        "kubeconform",
+        "{data: {schema_location: 'https://example.com'}}",
+        "failed to evaluate function: schema location `https://example.com`: a built-in function reads no files and no \
+         network; it has the schemas of Kubernetes (`default`) and takes those of custom resources from the package \
+         (`package://`)",
+        &[],
+    ),
+    // The original throws; these are our words.
+    failed(
+        "kubeval",
+        "{data: {strict: sometimes}}",
+        "`strict` must be `true` or `false`, not `sometimes`",
+        &[],
     ),
     failed(
         "search-replace",
@@ -109,16 +126,20 @@ const CASES: &[Case] = &[
         "invalid matcher \"by-what\", must be one of [\"by-value\" \"by-file-path\" \"by-value-regex\" \"by-path\" \
          \"put-value\" \"put-comment\"]invalid matcher \"by-what\", must be one of [\"by-value\" \"by-file-path\" \
          \"by-value-regex\" \"by-path\" \"put-value\" \"put-comment\"]\n",
-        &["failed to perform search-replace operation: \"invalid matcher \\\"by-what\\\", must be one of [\\\"by-value\\\" \
-           \\\"by-file-path\\\" \\\"by-value-regex\\\" \\\"by-path\\\" \\\"put-value\\\" \\\"put-comment\\\"]\""],
+        &[
+            "failed to perform search-replace operation: \"invalid matcher \\\"by-what\\\", must be one of [\\\"by-value\\\" \
+           \\\"by-file-path\\\" \\\"by-value-regex\\\" \\\"by-path\\\" \\\"put-value\\\" \\\"put-comment\\\"]\"",
+        ],
     ),
     failed(
         "search-replace",
         "{data: {by-value: a, by-value-regex: b}}",
         "only one of [\"by-value\", \"by-value-regex\"] can be providedonly one of [\"by-value\", \"by-value-regex\"] can be \
          provided\n",
-        &["failed to perform search-replace operation: \"only one of [\\\"by-value\\\", \\\"by-value-regex\\\"] can be \
-           provided\""],
+        &[
+            "failed to perform search-replace operation: \"only one of [\\\"by-value\\\", \\\"by-value-regex\\\"] can be \
+           provided\"",
+        ],
     ),
     failed(
         "set-annotations",
@@ -142,7 +163,9 @@ const CASES: &[Case] = &[
         "set-enforcement-action",
         "{data: {enforcementAction: off}}",
         "expected values for enforcementAction are [deny] or [warn] or [dryrun]",
-        &["failed to process policies: expected values for enforcementAction are [deny] or [warn] or [dryrun]"],
+        &[
+            "failed to process policies: expected values for enforcementAction are [deny] or [warn] or [dryrun]",
+        ],
     ),
     failed(
         "set-enforcement-action",
@@ -157,7 +180,7 @@ const CASES: &[Case] = &[
     ),
     sdk(
         "set-image",
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {name: app}}",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {name: other}}",
         &[
             "invalid FunctionConfig: must specify one of `newName`, `newTag`, or `digest`",
             "summary: updated a total of 0 image(s)",
@@ -178,8 +201,10 @@ const CASES: &[Case] = &[
     sdk(
         "set-labels",
         "{apiVersion: fn.kpt.dev/v1alpha1, kind: SetLabels, metadata: {name: c}, labels: [a]}",
-        &["unable to convert object to *setlabels.SetLabels with error: json: cannot unmarshal array into Go struct field \
-           SetLabels.labels of type map[string]string"],
+        &[
+            "unable to convert object to *setlabels.SetLabels with error: json: cannot unmarshal array into Go struct field \
+           SetLabels.labels of type map[string]string",
+        ],
     ),
     sdk(
         "set-labels:v0.2.5",
@@ -207,7 +232,9 @@ const CASES: &[Case] = &[
     sdk(
         "set-namespace",
         "{apiVersion: apps/v1, kind: Other, metadata: {name: c}}",
-        &["unknown functionConfig Kind=Other ApiVersion=apps/v1, expect `ConfigMap.v1` or `SetNamespace.v1alpha1.fn.kpt.dev`"],
+        &[
+            "unknown functionConfig Kind=Other ApiVersion=apps/v1, expect `ConfigMap.v1` or `SetNamespace.v1alpha1.fn.kpt.dev`",
+        ],
     ),
     sdk(
         "set-namespace",
@@ -219,7 +246,11 @@ const CASES: &[Case] = &[
         "",
         &["FunctionConfig is missing. Expect `ConfigMap.v1` or `SetNamespace.v1alpha1.fn.kpt.dev`"],
     ),
-    passed("set-namespace:unstable", "{apiVersion: v1, kind: ConfigMap}", &["`data.namespace` should not be empty"]),
+    passed(
+        "set-namespace:unstable",
+        "{apiVersion: v1, kind: ConfigMap}",
+        &["`data.namespace` should not be empty"],
+    ),
     sdk("set-namespace:v0.4.1", "", &["FunctionConfig is missing. Expect `ConfigMap` or `SetNamespace`"]),
     sdk(
         "set-namespace:v0.4.1",
@@ -232,7 +263,11 @@ const CASES: &[Case] = &[
         "failed to evaluate function: SubObject has unmatched field type: `data/namespace",
         &["SubObject has unmatched field type: `data/namespace"],
     ),
-    passed("set-namespace:v0.3.1", "{apiVersion: v1, kind: ConfigMap}", &["`data.namespace` should not be empty"]),
+    passed(
+        "set-namespace:v0.3.1",
+        "{apiVersion: v1, kind: ConfigMap}",
+        &["`data.namespace` should not be empty"],
+    ),
     failed(
         "set-namespace:v0.2.0",
         "{apiVersion: v1, kind: ConfigMap}",
@@ -249,20 +284,27 @@ const CASES: &[Case] = &[
         "set-project-id",
         "{data: {project-id: x}}",
         "failed to set project-id setter: failed to find Kptfile: unable to find Kptfile, please include \
-         --include-meta-resources flag if a Kptfile is present",
+         --include-meta-resources flag if a Kptfile is presentfailed to set project-id setter: failed to find Kptfile: \
+         unable to find Kptfile, please include --include-meta-resources flag if a Kptfile is present\n",
         &[],
     ),
     sdk("starlark", "", &["FunctionConfig is missing. Expect `ConfigMap` or `StarlarkRun`"]),
-    sdk("starlark", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}", &["`source` must not be empty"]),
+    sdk(
+        "starlark",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}",
+        &["`source` must not be empty"],
+    ),
     sdk(
         "starlark",
         "{apiVersion: apps/v1, kind: Other, metadata: {name: c}}",
-        &["`functionConfig` must be either /v1, Kind=ConfigMap or fn.kpt.dev/v1alpha1, Kind=StarlarkRun, but we got: apps/v1, \
-           Kind=Other"],
+        &[
+            "`functionConfig` must be either /v1, Kind=ConfigMap or fn.kpt.dev/v1alpha1, Kind=StarlarkRun, but we got: apps/v1, \
+           Kind=Other",
+        ],
     ),
     failed(
         "upsert-resource",
-        "{apiVersion: v1, kind: ConfigMap}",
+        "{data: {a: b}}",
         "failed to upsert resource: missing Resource metadatafailed to upsert resource: missing Resource metadata\n",
         &[],
     ),
@@ -280,15 +322,6 @@ const WITHOUT: &[&str] = &[
     "remove-local-config-resources",
 ];
 
-/// Functions on the TypeScript SDK: nothing on standard error, results alone.
-const KUBEVAL: Case = Case {
-    image: "kubeval",
-    config: "{data: {strict: sometimes}}",
-    exit_code: 1,
-    stderr: "",
-    messages: &[],
-};
-
 const ITEMS: &str = "- apiVersion: apps/v1
   kind: Deployment
   metadata:
@@ -303,8 +336,7 @@ const ITEMS: &str = "- apiVersion: apps/v1
 
 fn run(image: &str, config: &str) -> (loggia_functions::Output, Vec<String>) {
     let config = if config.is_empty() { String::new() } else { format!("functionConfig: {config}\n") };
-    let input =
-        format!("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n{ITEMS}{config}");
+    let input = format!("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n{ITEMS}{config}");
     let output = find(image).unwrap_or_else(|| panic!("{image} is not built in")).1.filter(input.as_bytes());
     let list = ResourceList::parse(output.stdout.as_bytes(), StreamOptions::default()).unwrap();
     let messages = list.results().unwrap().0.into_iter().map(|result| result.message).collect();
@@ -313,19 +345,17 @@ fn run(image: &str, config: &str) -> (loggia_functions::Output, Vec<String>) {
 
 #[test]
 fn a_bad_config_is_answered_in_the_original_s_words() {
+    let mut wrong = Vec::new();
     for Case { image, config, exit_code, stderr, messages } in CASES {
         let (output, said) = run(image, config);
-        assert_eq!(output.stderr, *stderr, "{image} {config}");
-        assert_eq!(said, *messages, "{image} {config}");
-        assert_eq!(output.exit_code, *exit_code, "{image} {config}");
+        if (output.exit_code, output.stderr.as_str()) != (*exit_code, *stderr) || said != *messages {
+            wrong.push(format!(
+                "{image} {config}: exit {}\n  {:?}\n  {said:?}",
+                output.exit_code, output.stderr
+            ));
+        }
     }
-}
-
-#[test]
-fn a_flag_of_kubeval_that_is_no_boolean_is_an_error() {
-    let (output, said) = run(KUBEVAL.image, KUBEVAL.config);
-    assert_eq!((output.exit_code, output.stderr.as_str()), (KUBEVAL.exit_code, KUBEVAL.stderr), "{said:?}");
-    assert!(said.iter().any(|message| message.contains("strict")), "{said:?}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -340,7 +370,7 @@ fn what_takes_no_config_minds_none() {
 fn every_function_of_the_catalog_is_in_one_of_these_tables() {
     for function in CATALOG {
         let has = |image: &str| image.split(':').next() == Some(function.name);
-        let known = CASES.iter().chain([&KUBEVAL]).any(|case| has(case.image));
+        let known = CASES.iter().any(|case| has(case.image));
         assert_ne!(known, WITHOUT.contains(&function.name), "{}", function.name);
     }
 }

@@ -42,8 +42,7 @@ fn policy(body: &str) -> String {
 fn rego(body: &str) -> (Package, Ran) {
     let kptfile = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: app\npipeline:\n  validators:\n    \
                    - image: gatekeeper\n";
-    let package =
-        Package::new(&[("Kptfile", kptfile), ("cm.yaml", CM), ("policy.yaml", &policy(body))]);
+    let package = Package::new(&[("Kptfile", kptfile), ("cm.yaml", CM), ("policy.yaml", &policy(body))]);
     let ran = render(&package);
     (package, ran)
 }

@@ -66,7 +66,8 @@ fn attribution(known: &str) -> String {
     let mark = |part: &str| match part {
         part if !part.contains("krm") => part.to_owned(),
         part => {
-            let groups = ["pkg", "fn", "live"].iter().filter(|group| **group == "fn" || part.contains(**group));
+            let groups =
+                ["pkg", "fn", "live"].iter().filter(|group| **group == "fn" || part.contains(**group));
             groups.fold("krm".to_owned(), |mark, group| format!("{mark}-{group}"))
         }
     };

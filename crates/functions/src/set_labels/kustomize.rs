@@ -73,7 +73,7 @@ fn set(list: &mut ResourceList) -> Result<(), String> {
     let config = Config::read(list.function_config.as_ref(), &DIALECT)
         .map_err(|cause| format!("failed to configure function: {cause}"))?;
     let failed = |cause| format!("failed to run function: {cause}");
-    kustomize::check(list).map_err(failed)?;
+    kustomize::check_early(list).map_err(failed)?;
     for item in &mut list.items {
         let specs = config.fields.iter().chain(DEFAULTS.iter());
         entries::set(item, &config.entries, specs, &mut |_, _, _| {})

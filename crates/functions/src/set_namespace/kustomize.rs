@@ -58,7 +58,7 @@ fn set(list: &mut ResourceList, subjects: Subjects) -> Result<(), String> {
     let config = Config::read(list.function_config.as_ref())
         .map_err(|cause| format!("failed to configure function: {cause}"))?;
     let failed = |cause| format!("failed to run function: {cause}");
-    kustomize::check(list).map_err(failed)?;
+    kustomize::check_early(list).map_err(failed)?;
     let is_account = |item: &&Resource| subjects == Subjects::Accounts && item.kind() == "ServiceAccount";
     let accounts: HashSet<String> =
         list.items.iter().filter(is_account).map(|item| item.name().to_owned()).collect();
@@ -87,7 +87,9 @@ fn set_on(item: &mut Resource, config: &Config, accounts: &HashSet<String>) -> R
             let name = subject.get_str("name").unwrap_or_default();
             let is_account = subject.get_str("kind") == Some("ServiceAccount") && accounts.contains(name);
             if name == "default" || is_account {
-                subject.set("namespace", Node::string_for_field(&*config.namespace));
+                let mut namespace = subject.get("namespace").cloned().unwrap_or_default();
+                write(&mut namespace, &[])?;
+                subject.replace("namespace", namespace);
             }
         }
     }
@@ -99,7 +101,11 @@ fn write(node: &mut Node, namespace: &str) -> Result<(), String> {
         let kind = if node.is_sequence() { "SequenceNode" } else { "MappingNode" };
         return Err(format!("wrong Node Kind for  expected: ScalarNode was {kind}"));
     }
-    node.set_scalar(namespace);
+    // As it stands, be it that this makes a number of it; only quotes that are there stay.
+    let mut new = Node::verbatim(namespace);
+    new.set_style_of(node);
+    new.fill_comments_from(node);
+    *node = new;
     Ok(())
 }
 
@@ -114,12 +120,15 @@ impl Config {
                 Self { namespace: data.remove("namespace").unwrap_or_default(), fields: Vec::new() }
             }
             ("fn.kpt.dev/v1alpha1", "SetNamespace" | "SetNamespaceConfig") => {
-                let namespace = config::json_string(resource.node().get("namespace")).map_err(|mismatch| {
-                    let config::Mismatch { found, expected } = mismatch;
-                    let field = "plugin.namespace";
-                    let cause = format!("json: cannot unmarshal {found} into Go struct field {field} of type {expected}");
-                    undecodable(&resource, &cause)
-                })?;
+                let namespace =
+                    config::loose_string(resource.node().get("namespace")).map_err(|mismatch| {
+                        let config::Mismatch { found, expected } = mismatch;
+                        let field = "plugin.namespace";
+                        let cause = format!(
+                            "json: cannot unmarshal {found} into Go struct field {field} of type {expected}"
+                        );
+                        undecodable(&resource, &cause)
+                    })?;
                 // The name in the message is another function's, as in the original.
                 let fields =
                     FieldSpec::of_config(&resource, "additionalNamespaceFields", "additionalLabelFields")?;

@@ -149,7 +149,9 @@ impl Config {
         let namespace = match (Object(config).api_version(), Object(config).kind()) {
             ("v1", "ConfigMap") => match text(&["data", "namespace"])? {
                 namespace if !namespace.is_empty() => namespace,
-                _ if Object(config).name() == PACKAGE_CONTEXT => given(text(&["data", "name"])?, "data.name")?,
+                _ if Object(config).name() == PACKAGE_CONTEXT => {
+                    given(text(&["data", "name"])?, "data.name")?
+                }
                 namespace => given(namespace, "data.namespace")?,
             },
             ("fn.kpt.dev/v1alpha1", "SetNamespace") => given(text(&["namespace"])?, "namespace")?,
@@ -308,7 +310,8 @@ fn update_depends_on(items: &mut [Resource], visited: &[bool], new: &str, is_old
         format!("{group}/{kind}/{name}")
     }
     let mut targets = HashSet::new();
-    for object in items.iter().zip(visited).filter(|(_, visited)| **visited).map(|(item, _)| Object::of(item)) {
+    for object in items.iter().zip(visited).filter(|(_, visited)| **visited).map(|(item, _)| Object::of(item))
+    {
         let version = object.api_version();
         let group = version.split_once('/').map_or(version, |(group, _)| group);
         targets.insert(key(group, object.kind(), object.name()));
@@ -332,7 +335,9 @@ fn duplicate(items: &[Resource]) -> Option<String> {
         let (version, kind) = (object.api_version(), object.kind());
         let (namespace, name) = (object.namespace(), object.name());
         (!seen.insert((version, kind, namespace, name))).then(|| {
-            format!("duplicate Resource(apiVersion={version}, kind={kind}, Namespace={namespace}, Name={name})")
+            format!(
+                "duplicate Resource(apiVersion={version}, kind={kind}, Namespace={namespace}, Name={name})"
+            )
         })
     })
 }

@@ -44,7 +44,9 @@ pub(super) fn survey(items: &[Resource], has_matcher: bool) -> Result<Vec<Result
             warnings.push(report::warning(format!("{} does not have upstream origin.", object.short())));
             continue;
         }
-        let Some(captures) = PATTERN.captures(note).filter(|_| scope::is_namespaced(object)) else { continue };
+        let Some(captures) = PATTERN.captures(note).filter(|_| scope::is_namespaced(object)) else {
+            continue;
+        };
         let group = |at| captures.get(at).map_or("", |group| group.as_str());
         let (identifier, namespace) = (group(0), group(3));
         if namespace == UNKNOWN_NAMESPACE {

@@ -20,7 +20,12 @@ fn config(random: &mut Random) -> Option<Tree> {
         4 => {
             let data = map([("name", text(*random.pick(&["pkg", ""])))]);
             let metadata = map([("name", text("kptfile.kpt.dev"))]);
-            map([("apiVersion", text("v1")), ("kind", text("ConfigMap")), ("metadata", metadata), ("data", data)])
+            map([
+                ("apiVersion", text("v1")),
+                ("kind", text("ConfigMap")),
+                ("metadata", metadata),
+                ("data", data),
+            ])
         }
         5 => custom_config(random, "SetNamespaceConfig", fields),
         6..=9 => custom_config(random, "SetNamespace", fields),
@@ -111,7 +116,10 @@ fn set_namespace_0_2_answers_as_kustomize() {
         if let Some(Tree::Map(pairs)) = &mut config
             && random.one_in(4)
         {
-            let spec = map([("path", text(*random.pick(&["spec/ns", "metadata/labels/ns"]))), ("create", raw("true"))]);
+            let spec = map([
+                ("path", text(*random.pick(&["spec/ns", "metadata/labels/ns"]))),
+                ("create", raw("true")),
+            ]);
             let field = *random.pick(&["additionalNamespaceFields", "fieldSpecs"]);
             pairs.push((field.to_owned(), list([spec])));
         }
