@@ -59,16 +59,16 @@ impl Config {
 }
 
 /// Sets entries of a resource, and tells where: key, value and the names on the way.
-pub(crate) fn set<'a>(
+pub(crate) fn set(
     item: &mut Resource,
     entries: &BTreeMap<String, String>,
-    specs: impl Iterator<Item = &'a FieldSpec> + Clone,
+    specs: &[&FieldSpec],
     note: &mut dyn FnMut(&str, &str, &[&str]),
 ) -> Result<(), String> {
     for (key, value) in entries {
         // The original makes one node of the value and puts it everywhere, so quotes found once go on.
         let mut entry = Node::string_for_field(value.clone());
-        for spec in specs.clone() {
+        for spec in specs {
             spec.apply(item, Leaf::Mapping, &mut |node, names| {
                 note(key, value, names);
                 set_entry(node, key, &mut entry, names)

@@ -79,10 +79,10 @@ fn set(list: &mut ResourceList) -> Result<Places, String> {
         .map_err(|cause| format!("failed to configure function: {cause}"))?;
     kustomize::check(list).map_err(|cause| format!("failed to run function: {cause}"))?;
     let mut places = Places::new();
+    let specs: Vec<&FieldSpec> = config.fields.iter().chain(DEFAULTS.iter()).collect();
     for item in &mut list.items {
         let (file, index) = (item.path().to_owned(), item.index().to_owned());
-        let specs = config.fields.iter().chain(DEFAULTS.iter());
-        entries::set(item, &config.entries, specs, &mut |key, value, names| {
+        entries::set(item, &config.entries, &specs, &mut |key, value, names| {
             let place = (file.clone(), index.clone(), names.join("."));
             places.entry(place).or_default().insert(key.to_owned(), value.to_owned());
         })

@@ -116,7 +116,7 @@ fn an_endless_rego_program_is_stopped_at_the_timeout() {
 #[test]
 fn rego_that_takes_too_long_over_one_resource_is_told_so_before_the_guard_steps_in() {
     let said = guarded("gatekeeper", rego_list(LOOP), 1 << 30);
-    assert!(said.contains("time limit exceeded"), "{said}");
+    assert!(said.contains("Rego: execution exceeded time limit"), "{said}");
 }
 
 #[test]
@@ -132,25 +132,28 @@ fn a_rego_function_that_calls_itself_is_refused() {
 }
 
 #[test]
-fn programs_nested_beyond_the_stack_are_refused() {
-    let nested = |open: &str, close: &str| format!("x = {}1{}", open.repeat(200_000), close.repeat(200_000));
-    let said = guarded("starlark", starlark_list(&nested("[", "]")), 2 << 30);
-    assert!(said.contains("nested too deeply"), "{said}");
-    let said = guarded("gatekeeper", rego_list(&nested("[", "]")), 2 << 30);
-    assert!(said.contains("nested too deeply") || said.contains("depth"), "{said}");
+fn a_starlark_program_nested_beyond_the_stack_is_refused() {
+    let nested = format!("x = {}1{}", "[".repeat(200_000), "]".repeat(200_000));
+    let said = guarded("starlark", starlark_list(&nested), 2 << 30);
+    assert_eq!(said, "function \"starlark\" was stopped: its program is nested too deeply");
+}
+
+#[test]
+fn a_rego_program_that_the_parser_never_finishes_is_stopped_at_the_timeout() {
+    let nested = format!("x = {}1{}", "[".repeat(1_000), "]".repeat(1_000));
+    assert_refused(&rego(&nested), "ran for longer than 3s and was stopped");
 }
 
 #[test]
 fn a_starlark_program_that_asks_for_much_at_once_is_refused() {
-    let ran = starlark("x = 'a' * (1 << 40)");
-    assert_eq!(ran.1.code, 1, "{:?}", ran.1);
-    assert!(ran.1.stderr.contains("memory") || ran.1.stderr.contains("too large"), "{}", ran.1.stderr);
+    assert_refused(&starlark("x = 'a' * 2000000000"), "needed more than 2048 MiB of memory and was stopped");
 }
 
 #[test]
 fn a_starlark_program_that_grows_is_stopped_at_the_limit() {
     let said = guarded("starlark", starlark_list("x = ['a']\nwhile True: x = x + x"), 1 << 30);
-    assert!(said.contains("needed more than 1024 MiB of memory and was stopped"), "{said}");
+    assert!(said.contains("Starlark program needs more memory than it may have"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
 }
 
 #[test]

@@ -148,6 +148,8 @@ pub fn enter() -> Option<ExitCode> {
     if let Err(error) = limited {
         return Some(complain(&format!("cannot set limits: {error}")));
     }
+    // What a program does to its engine is no defect to report: the function's results say what happened.
+    std::panic::set_hook(Box::new(|_| {}));
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || serve(&image));
     Some(match thread.map(std::thread::JoinHandle::join) {
         Ok(Ok(Ok(code))) => code,

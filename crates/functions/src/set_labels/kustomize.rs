@@ -74,9 +74,9 @@ fn set(list: &mut ResourceList) -> Result<(), String> {
         .map_err(|cause| format!("failed to configure function: {cause}"))?;
     let failed = |cause| format!("failed to run function: {cause}");
     kustomize::check_early(list).map_err(failed)?;
+    let specs: Vec<&FieldSpec> = config.fields.iter().chain(DEFAULTS.iter()).collect();
     for item in &mut list.items {
-        let specs = config.fields.iter().chain(DEFAULTS.iter());
-        entries::set(item, &config.entries, specs, &mut |_, _, _| {})
+        entries::set(item, &config.entries, &specs, &mut |_, _, _| {})
             .map_err(|cause| failed(format!("failed to run transformer: {cause}")))?;
     }
     Ok(())

@@ -44,7 +44,8 @@ fn resource(random: &mut Random) -> Tree {
         }
         let mut part = map([]);
         for key in keys {
-            let value = raw(*random.pick(&ODD));
+            let value = *random.pick(&ODD);
+            let value = raw(value);
             part.set(key, if path == "metadata" { map([("z", value), ("name", text("a"))]) } else { value });
         }
         if let Tree::Map(pairs) = &mut item {
@@ -88,9 +89,10 @@ fn containers(random: &mut Random) -> Tree {
     let pod = map([("spec", map([("containers", list(containers))]))]);
     let (version, kind) =
         *random.pick(&[("apps/v1", "Deployment"), ("batch/v1", "Job"), ("apps/v9", "Deployment")]);
+    let paused = *random.pick(&["\"true\"", "yes", "\"on\""]);
     map([
         ("kind", text(kind)),
-        ("spec", map([("template", pod), ("paused", raw(*random.pick(&["\"true\"", "yes", "\"on\""])))])),
+        ("spec", map([("template", pod), ("paused", raw(paused))])),
         ("metadata", map([("name", text("x"))])),
         ("apiVersion", text(version)),
     ])
