@@ -67,8 +67,9 @@ impl Group {
             fs::write(folder.join(format!("{}.json", self.name)), serde_json::to_vec_pretty(&self)?)?;
         }
         let missed = self.figures.iter().filter(|figure| !figure.is_met());
-        let missed: Vec<_> =
-            missed.map(|figure| format!("{} ({:.2}, {})", figure.what, figure.ratio, figure.wanted)).collect();
+        let missed: Vec<_> = missed
+            .map(|figure| format!("{} ({:.2}, {})", figure.what, figure.ratio, figure.wanted))
+            .collect();
         if missed.is_empty() {
             return Ok(());
         }

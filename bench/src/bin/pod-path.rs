@@ -158,8 +158,10 @@ async fn beside(
         other.push(that);
     }
     let ratio = median(&mut ratios);
-    let middle = |crowds: &[Crowd], of: fn(&Crowd) -> f64| median(&mut crowds.iter().map(of).collect::<Vec<_>>());
-    let values = [("Loggia", middle(&own, |crowd| crowd.rate)), ("Porch", middle(&other, |crowd| crowd.rate))];
+    let middle =
+        |crowds: &[Crowd], of: fn(&Crowd) -> f64| median(&mut crowds.iter().map(of).collect::<Vec<_>>());
+    let values =
+        [("Loggia", middle(&own, |crowd| crowd.rate)), ("Porch", middle(&other, |crowd| crowd.rate))];
     group.add("64 callers of 8 functions", "/s", &values, ratio, Wanted::AtLeast(5.0));
     let values = [("Loggia", middle(&own, |crowd| crowd.p99)), ("Porch", middle(&other, |crowd| crowd.p99))];
     group.add("64 callers, 99th percentile", "ms", &values, values[0].1 / values[1].1, Wanted::Nothing);

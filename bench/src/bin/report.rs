@@ -2,14 +2,15 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
 use loggia_bench::{Figure, Group};
 
 /// The order in which a reader wants to know; what is not named here comes after.
-const ORDER: [&str; 7] = ["exec-path", "pod-path", "render-path", "functions-path", "yaml-path", "registry-path", "wrapper"];
+const ORDER: [&str; 7] =
+    ["exec-path", "pod-path", "render-path", "functions-path", "yaml-path", "registry-path", "wrapper"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args_os().skip(1).map(PathBuf::from);
@@ -27,7 +28,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pictures = folder.join("results");
     fs::create_dir_all(&pictures)?;
     let mut text = format!("# Results\n\nWritten by `make bench`. {}\n", machine());
-    text.push_str("\nFigures of one row come from one run, side by side; absolute ones depend on the machine.\n");
+    text.push_str(
+        "\nFigures of one row come from one run, side by side; absolute ones depend on the machine.\n",
+    );
     for group in &groups {
         fs::write(pictures.join(format!("{}.svg", group.name)), picture(group))?;
         text.push_str(&section(group));
@@ -47,7 +50,8 @@ fn machine() -> String {
         let output = Command::new(program).args(arguments).output().ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()).filter(|text| !text.is_empty())
     };
-    let memory: f64 = first("/proc/meminfo", "MemTotal").split(' ').next().unwrap_or_default().parse().unwrap_or(0.0);
+    let memory: f64 =
+        first("/proc/meminfo", "MemTotal").split(' ').next().unwrap_or_default().parse().unwrap_or(0.0);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let mut facts = vec![
         says("date", &["-u", "+%Y-%m-%d"]).unwrap_or_default(),
@@ -65,11 +69,20 @@ fn section(group: &Group) -> String {
     let mut text = format!("\n## {}\n\n![{}](results/{}.svg)\n\n", group.title, group.title, group.name);
     text.push_str("| What | Values | Ratio | Wanted | |\n|---|---|---|---|---|\n");
     for figure in &group.figures {
-        let values: Vec<_> =
-            figure.values.iter().map(|(who, value)| format!("{who} {} {}", short(*value), figure.unit)).collect();
+        let values: Vec<_> = figure
+            .values
+            .iter()
+            .map(|(who, value)| format!("{who} {} {}", short(*value), figure.unit))
+            .collect();
         let met = if figure.is_met() { "" } else { "**missed**" };
         let ratio = short(figure.ratio);
-        let _ = writeln!(text, "| {} | {} | {ratio} | {} | {met} |", figure.what, values.join("; "), figure.wanted);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {ratio} | {} | {met} |",
+            figure.what,
+            values.join("; "),
+            figure.wanted
+        );
     }
     text
 }
@@ -93,7 +106,8 @@ fn picture(group: &Group) -> String {
     let mut body = String::new();
     let mut y = 34;
     for figure in &group.figures {
-        let _ = write!(body, "<text x=\"16\" y=\"{}\" class=\"what\">{}</text>", y + 12, escape(&figure.what));
+        let _ =
+            write!(body, "<text x=\"16\" y=\"{}\" class=\"what\">{}</text>", y + 12, escape(&figure.what));
         let _ = write!(
             body,
             "<text x=\"{}\" y=\"{}\" class=\"{}\" text-anchor=\"end\">{}</text>",
@@ -152,7 +166,12 @@ mod tests {
         let mut group = Group::new("some-path", "Some & path");
         group.add("calls", "calls/s", &[("ours", 200.0), ("theirs", 50.0)], 4.0, Wanted::AtLeast(5.0));
         let table = section(&group);
-        assert!(table.contains("| calls | ours 200 calls/s; theirs 50.0 calls/s | 4.00 | at least 5 | **missed** |"), "{table}");
+        assert!(
+            table.contains(
+                "| calls | ours 200 calls/s; theirs 50.0 calls/s | 4.00 | at least 5 | **missed** |"
+            ),
+            "{table}"
+        );
         let picture = picture(&group);
         assert!(picture.contains("Some &amp; path") && picture.contains("width=\"75\""), "{picture}");
         assert!(group.finish().is_err());

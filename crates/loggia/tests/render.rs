@@ -445,7 +445,8 @@ fn a_terminal_gets_colours_and_a_live_line() {
 /// What a render writes to a terminal.
 fn on_a_terminal(package: &Package, setting: &str) -> String {
     let program = env!("CARGO_BIN_EXE_loggia");
-    let line = format!("TERM=xterm {setting} '{program}' fn render '{}' --allow-exec", package.path.display());
+    let line =
+        format!("TERM=xterm {setting} '{program}' fn render '{}' --allow-exec", package.path.display());
     let arguments = ["--quiet", "--return", "--command", &line, "/dev/null"];
     let ran = run(Command::new("script").args(arguments), "");
     assert_eq!(ran.code, 0, "{}", ran.stdout);

@@ -55,7 +55,9 @@ impl FunctionRuntime for Builtin {
             }
             let list = call.list.clone();
             let ended = if self.own_threads {
-                tokio::task::spawn_blocking(move || run_here(list, |list| version.run(list))).await.unwrap_or(None)
+                tokio::task::spawn_blocking(move || run_here(list, |list| version.run(list)))
+                    .await
+                    .unwrap_or(None)
             } else {
                 run_here(list, |list| version.run(list))
             };
