@@ -38,10 +38,11 @@ static: ## The programs that run in an empty image: wrapper-server, and the func
 	$(STATIC_BUILD) -p echo-function
 
 .PHONY: images
-images: static ## The release images as OCI layouts in target/images.
+images: static ## The release images as OCI layouts in target/images, and what they are made of (SPDX).
 	$(subst --profile wrapper,--release,$(STATIC_BUILD)) -p function-runner
 	$(CARGO) build --locked -q -p loggia-image
 	IMAGE_TOOL=$(TARGET)/debug/loggia-image images/build $(STATIC)/../release/function-runner $(STATIC)/wrapper-server $(TARGET)/images
+	@for program in function-runner wrapper-server; do images/sbom $$program > $(TARGET)/images/$$program.spdx.json; done
 
 # Whether a cluster can be had here; otherwise the reason.
 E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(shell command -v go),,Go )
