@@ -72,12 +72,19 @@ pub(super) fn run(list: &mut ResourceList) -> Result<(), Failure> {
 fn set(list: &mut ResourceList) -> Result<(), String> {
     let config = Config::read(list.function_config.as_ref(), &DIALECT)
         .map_err(|cause| format!("failed to configure function: {cause}"))?;
-    let failed = |cause| format!("failed to run function: {cause}");
-    kustomize::check_early(list).map_err(failed)?;
+    apply(list, &config).map_err(|cause| {
+        // The original gives no items back then.
+        list.items.clear();
+        format!("failed to run function: {cause}")
+    })
+}
+
+fn apply(list: &mut ResourceList, config: &Config) -> Result<(), String> {
+    kustomize::check_early(list)?;
     let specs: Vec<&FieldSpec> = config.fields.iter().chain(DEFAULTS.iter()).collect();
     for item in &mut list.items {
         entries::set(item, &config.entries, &specs, &mut |_, _, _| {})
-            .map_err(|cause| failed(format!("failed to run transformer: {cause}")))?;
+            .map_err(|cause| format!("failed to run transformer: {cause}"))?;
     }
     Ok(())
 }

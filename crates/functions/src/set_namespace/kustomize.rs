@@ -57,14 +57,20 @@ pub(super) fn run_0_2(list: &mut ResourceList) -> Result<(), Failure> {
 fn set(list: &mut ResourceList, subjects: Subjects) -> Result<(), String> {
     let config = Config::read(list.function_config.as_ref())
         .map_err(|cause| format!("failed to configure function: {cause}"))?;
-    let failed = |cause| format!("failed to run function: {cause}");
-    kustomize::check_early(list).map_err(failed)?;
+    apply(list, &config, subjects).map_err(|cause| {
+        // The original gives no items back then.
+        list.items.clear();
+        format!("failed to run function: {cause}")
+    })
+}
+
+fn apply(list: &mut ResourceList, config: &Config, subjects: Subjects) -> Result<(), String> {
+    kustomize::check_early(list)?;
     let is_account = |item: &&Resource| subjects == Subjects::Accounts && item.kind() == "ServiceAccount";
     let accounts: HashSet<String> =
         list.items.iter().filter(is_account).map(|item| item.name().to_owned()).collect();
     for item in &mut list.items {
-        set_on(item, &config, &accounts)
-            .map_err(|cause| failed(format!("failed to run transformer: {cause}")))?;
+        set_on(item, config, &accounts).map_err(|cause| format!("failed to run transformer: {cause}"))?;
     }
     Ok(())
 }
