@@ -105,5 +105,5 @@ peers: ## The programs that benchmarks compare with, where Go is installed.
 	  go build -C bench/peers/kpt -o $(CACHE)/peers/kpt . && \
 	  mkdir -p $(CACHE)/peers/porch && CGO_ENABLED=0 go build -C bench/peers/porch -o $(CACHE)/peers/porch/ \
 	    github.com/nephio-project/porch/func/server github.com/nephio-project/porch/func/wrapper-server && \
-	  $(MAKE) -s -C e2e/oracle/functions CACHE=$(CACHE) set-namespace-v0.4.1 set-labels-sdk-v1.0.3 no-op-sdk-v1.0.3; \
+	  $(MAKE) -s -C e2e/oracle/functions CACHE=$(CACHE) build; \
 	else echo "left out: Go is not installed, so benchmarks have no peers"; fi
