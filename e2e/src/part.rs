@@ -46,7 +46,8 @@ impl Part {
     fn start_again(&self) -> anyhow::Result<()> {
         self.start()?;
         if self.name == "kube-apiserver" {
-            for part in ["kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"].map(Self::new) {
+            for part in ["kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"].map(Self::new)
+            {
                 part.tell("stop")?;
                 part.start()?;
             }

@@ -12,7 +12,9 @@ pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Multi, Fail
     let mut multi = Multi::default();
     for name in &flags.runtimes {
         match name {
-            RuntimeName::Builtin => multi.push(Builtin::new(Guard::default())),
+            RuntimeName::Builtin => {
+                multi.push(Builtin::new(Guard::default().no_longer_than(flags.timeout)));
+            }
             RuntimeName::Exec => multi.push(Exec::new(allow_exec, flags.timeout)),
             RuntimeName::Grpc => {
                 if let Some(address) = &flags.runner {
