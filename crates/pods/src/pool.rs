@@ -2,6 +2,7 @@
 //!
 //! [`State`](state::State) decides and does nothing; one task owns it and carries out what it decides.
 
+mod event;
 mod function;
 #[cfg(test)]
 mod simulation;
@@ -9,6 +10,7 @@ pub(crate) mod state;
 pub(crate) mod task;
 #[cfg(test)]
 mod tests;
+mod warm_up;
 
 use std::fmt;
 use std::sync::Arc;
