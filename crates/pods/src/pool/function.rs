@@ -301,7 +301,8 @@ impl Instance {
 
     /// When it may be removed if nothing runs in it.
     fn wanted_until(&self, ttl: Duration, margin: Duration) -> Option<Instant> {
-        let own = (self.ours || self.used).then(|| self.idle_since + ttl);
+        // What leaves is kept for others alone.
+        let own = ((self.ours || self.used) && !self.is_leaving()).then(|| self.idle_since + ttl);
         let until = own.max(self.held_until)?;
         Some(if self.ours { until } else { until + margin })
     }

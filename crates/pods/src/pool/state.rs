@@ -357,7 +357,8 @@ impl State {
         loop {
             let functions = &self.functions;
             // One that failed waits for its turn; its wake brings us here again.
-            let may_start = |image: &Image| functions.get(image).is_none_or(|function| function.may_start(now));
+            let may_start =
+                |image: &Image| functions.get(image).is_none_or(|function| function.may_start(now));
             let Some(image) = self.warm_up.next(may_start) else { return };
             if self.functions.get(&image).is_none_or(|function| function.alive() == 0) {
                 let id = self.start(&image, now, effects);
