@@ -107,6 +107,26 @@ impl Drop for Namespace {
 // === impl Runner ===
 
 impl Runner {
+    /// The same, by way of another address, which is one of this machine.
+    pub fn by_way_of(&self, address: &str) -> anyhow::Result<Self> {
+        let kubeconfig = std::fs::read_to_string(&self.kubeconfig)?;
+        let lines = kubeconfig.lines().map(|line| match line.split_once("server: ") {
+            Some((indent, _)) => format!("{indent}server: https://{address}\n"),
+            None => format!("{line}\n"),
+        });
+        let port = address.rsplit(':').next().unwrap_or_default();
+        let file = self.kubeconfig.with_file_name(format!("kubeconfig-{port}"));
+        std::fs::write(&file, lines.collect::<String>())?;
+        Ok(Self { user: self.user.clone(), kubeconfig: file, token: self.token.clone() })
+    }
+
+    /// Where the API server is, `HOST:PORT`.
+    pub fn api_server(&self) -> anyhow::Result<String> {
+        let kubeconfig = std::fs::read_to_string(&self.kubeconfig)?;
+        let server = kubeconfig.lines().find_map(|line| line.split_once("server: https://"));
+        Ok(server.context("the kubeconfig names no server")?.1.trim().to_owned())
+    }
+
     pub async fn client(&self) -> anyhow::Result<kube::Client> {
         client(&self.kubeconfig).await
     }
