@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use crate::cluster;
+use crate::names::CONTAINER;
 use crate::pool::FailureKind;
 
 /// What is wrong with a pod, as far as its status tells.
@@ -46,8 +47,9 @@ pub(crate) fn still_waiting(pod: &Pod) -> String {
                 after(waiting.message.as_deref())
             ));
         }
-        let running = state.running.is_some() && !container.ready;
-        running.then(|| format!("container `{}` runs, and its server does not answer", container.name))
+        // Without a probe a container is ready as soon as it runs, and its server may be none.
+        let silent = state.running.is_some() && (!container.ready || container.name == CONTAINER);
+        silent.then(|| format!("container `{}` runs, and its server does not answer", container.name))
     });
     let found: Vec<_> = waiting.collect();
     match found.as_slice() {

@@ -33,7 +33,7 @@ async fn twenty_callers_of_a_new_function_share_one_pod_and_warm_calls_ask_the_a
     let pods = world.pods().await;
     assert_eq!(pods.len(), 1);
     let id = pods[0].metadata.labels.as_ref().unwrap()["fn.kpt.dev/image"].clone();
-    assert!(id.starts_with("behave-v01-1-"), "{id}");
+    assert!(id.starts_with(&format!("{}1-", world.stem)), "{id}");
     assert!(name(&pods[0]).starts_with(&format!("{id}-")));
     assert_eq!(world.services().await, [id]);
 

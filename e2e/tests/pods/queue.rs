@@ -124,8 +124,8 @@ async fn a_start_after_the_first_pod_went_leaves_the_second_alone() {
     until("two pods are ready", PATIENCE, both_ready).await;
     let pods = world.living_pods().await;
     let number = |number: &str| {
-        let tag = format!("behave-v01-{number}-");
-        pods.iter().find(|pod| name(pod).starts_with(&tag)).cloned().unwrap()
+        let begin = format!("{}{number}-", world.stem);
+        pods.iter().find(|pod| name(pod).starts_with(&begin)).cloned().unwrap()
     };
     let (first, second) = (number("1"), number("2"));
     world.kubectl(&["delete", "pod", &name(&first), "--wait=true"]);
@@ -168,7 +168,7 @@ async fn pods_with_odd_notes_get_one_time_to_live() {
         .apply(&(pod("none", "") + &pod("word", "fn.kpt.dev/reclaim-after: soon") + &unlabelled))
         .unwrap();
     // A pod of somebody else is left alone for twice five seconds more, in case its owner still acts.
-    let _service = world.start(&["--pod-ttl=5s", "--scan-interval=1s"]);
+    let _service = world.start(&["--pod-ttl=5s", "--scan-interval=1s", "--pod-ready-timeout=5s"]);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(world.living_pods().await.len(), 2);
     world.wait_for_pods(0, Duration::from_secs(40)).await;

@@ -71,11 +71,9 @@ fn role_without(resource: &str, verb: &str) -> String {
 #[tokio::test]
 async fn each_right_that_is_missing_costs_one_clear_line() {
     // A few at a time: each has a runner of its own.
-    for cases in CASES.chunks(3) {
-        let tasks: Vec<_> = cases.iter().map(|case| tokio::spawn(lacking(case))).collect();
-        for task in tasks {
-            task.await.unwrap();
-        }
+    for cases in CASES.as_chunks::<3>().0 {
+        let [one, two, three] = cases;
+        tokio::join!(lacking(one), lacking(two), lacking(three));
     }
 }
 

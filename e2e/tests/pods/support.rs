@@ -1,11 +1,12 @@
 //! What every story needs: a namespace, a runner in it, and callers.
 
+use std::hash::Hasher as _;
 use std::time::Duration;
 
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::{Pod, Service as KubeService};
 use kube::api::{Api, ListParams};
-use loggia_e2e::{Cluster, Namespace, Runner, Service, Wire, function_image};
+use loggia_e2e::{Cluster, Namespace, Runner, Service, Wire, function_image, static_program};
 use loggia_evaluator::{Answer, Client};
 use tonic::Status;
 
@@ -20,6 +21,8 @@ pub(crate) struct World {
     pub(crate) namespace: Namespace,
     pub(crate) runner: Runner,
     pub(crate) image: String,
+    /// How the names of the image's pods begin, up to their number.
+    pub(crate) stem: String,
 }
 
 impl World {
@@ -39,13 +42,19 @@ impl World {
 
     async fn of(namespace: Namespace) -> Self {
         let runner = namespace.runner().await.unwrap();
-        static IMAGE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-        let image = IMAGE.get_or_init(|| {
+        static TAG: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+        let tag = TAG.get_or_init(|| {
+            // Nodes keep what they pulled, so another program needs another tag.
+            let mut hash = std::hash::DefaultHasher::new();
+            hash.write(&std::fs::read(static_program("behave-function")).unwrap());
+            let tag = format!("v0.1-{:08x}", hash.finish() & 0xffff_ffff);
             let behave = function_image("behave-function").unwrap();
-            namespace.cluster.registry().push(&behave, "behave:v0.1").unwrap()
+            namespace.cluster.registry().push(&behave, &format!("behave:{tag}")).unwrap();
+            tag
         });
-        let image = image.clone();
-        Self { namespace, runner, image }
+        let image = format!("{}/behave:{tag}", namespace.cluster.registry().host);
+        let stem = format!("behave-{}-", tag.replace('.', ""));
+        Self { namespace, runner, image, stem }
     }
 
     pub(crate) fn start(&self, flags: &[&str]) -> Service {
