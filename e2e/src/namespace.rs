@@ -46,10 +46,11 @@ impl Namespace {
         Api::all(cluster.admin().await?).create(&PostParams::default(), &object).await?;
         let folder = tempfile::tempdir()?;
         let namespace = Self { name, cluster: cluster.clone(), folder, _held: held };
-        // Pods are refused until the namespace has its default service account.
+        // Pods are refused until the namespace has its default service account. After an outage of the API server
+        // the controller that makes it takes its time.
         let accounts: Api<ServiceAccount> = Api::namespaced(cluster.admin().await?, &namespace.name);
         let exists = |found: Option<&ServiceAccount>| found.is_some();
-        pod::wait_for(&accounts, "default", Duration::from_secs(30), exists).await?;
+        pod::wait_for(&accounts, "default", Duration::from_secs(120), exists).await?;
         Ok(namespace)
     }
 
