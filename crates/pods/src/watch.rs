@@ -19,6 +19,9 @@ const WATCH_SECONDS: u32 = 60;
 /// The longest pause after a failure: whoever waits for a pod waits for news of it, too.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// How many objects are listed at a time, so that a full namespace does not take up many times its size.
+const PAGE: u32 = 100;
+
 /// News of one kind of object.
 #[derive(Debug)]
 pub(crate) enum News<K> {
@@ -65,7 +68,7 @@ pub(crate) async fn follow<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let mut config = watcher::Config::default().timeout(WATCH_SECONDS);
+    let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
     if let Some(label) = subject.label {
         config = config.labels(label);
     }
@@ -82,11 +85,11 @@ where
                 continue;
             }
             Ok(Some(Event::InitApply(object))) => {
-                listed.push(object);
+                listed.push(slender(object));
                 continue;
             }
             Ok(Some(Event::InitDone)) => News::All(std::mem::take(&mut listed)),
-            Ok(Some(Event::Apply(object))) => News::Seen(object),
+            Ok(Some(Event::Apply(object))) => News::Seen(slender(object)),
             Ok(Some(Event::Delete(object))) => News::Gone(object),
             Ok(None) => return End::Unheard,
             Err(error) => {
@@ -108,6 +111,12 @@ where
             return End::Unheard;
         }
     }
+}
+
+/// An object without the note of who wrote which field, which is most of it.
+fn slender<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
 }
 
 /// One line for the operator when it begins; the rest is detail.

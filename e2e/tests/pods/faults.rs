@@ -77,6 +77,9 @@ async fn warm_calls_go_on_while_the_api_server_is_away_and_news_arrives_again() 
     let pods = world.living_pods().await;
     world.kubectl(&["delete", "pod", &name(&pods[0]), "--wait=false"]);
     tokio::time::sleep(Duration::from_secs(5)).await;
+    // The cluster's own parts, which lead Services to pods, look for the API server again up to a minute later.
+    let served = async || call(&service.address, &world.image, "").await.is_ok();
+    until("calls are served", Duration::from_secs(150), served).await;
     for _ in 0..10 {
         call(&service.address, &world.image, "").await.unwrap();
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use loggia_evaluator::Client;
 use loggia_registry::Reference;
 use tokio::sync::watch;
@@ -91,7 +91,7 @@ impl Record {
         self.digest = note(notes, DIGEST).map(ToOwned::to_owned);
         self.pulled = pulled(&pod);
         events.extend(sight.map(|sight| Event::Seen { instance, sight }));
-        self.latest.send_replace(Some(Arc::new(pod)));
+        self.latest.send_replace(Some(Arc::new(slender(pod))));
     }
 
     /// The addresses of its pod, as far as it has any.
@@ -124,9 +124,16 @@ impl Discovery {
         record.pulled = pulled(&pod);
         record.was_ready = is_ready(&pod);
         record.heard = heard;
-        record.latest.send_replace(Some(Arc::new(pod)));
+        record.latest.send_replace(Some(Arc::new(slender(pod))));
         Some(Self { record, held_until })
     }
+}
+
+/// A pod without what nobody asks for again.
+fn slender(mut pod: Pod) -> Pod {
+    let node_name = pod.spec.and_then(|spec| spec.node_name);
+    pod.spec = Some(PodSpec { node_name, ..PodSpec::default() });
+    pod
 }
 
 pub(super) fn label(pod: &Pod) -> Option<&str> {
