@@ -22,6 +22,7 @@ use crate::pool::{Image, Permit, Pool, PoolError, Retry};
 use crate::remove::remove_all;
 use crate::roster::Roster;
 use crate::secret::PullSecrets;
+use crate::settings::PodAddress;
 use crate::start::Starter;
 use crate::templates::{ReadError, Templates};
 use crate::watch::{End, Subject, Trouble, follow};
@@ -122,9 +123,14 @@ impl PodEvaluator {
                 follow(cluster.services, Subject::all("services"), &no_services, move |news| {
                     services.tell(Message::Services(Box::new(news)))
                 }),
-                follow_endpoints(cluster.endpoints, endpoints),
+                async {
+                    // Where pods are reached by their own addresses, it does not matter where Services lead.
+                    if settings.address != PodAddress::PodIp {
+                        follow_endpoints(cluster.endpoints, endpoints).await;
+                    }
+                },
                 templates.follow_changes(),
-                Functions::follow_changes(settings, functions),
+                Functions::follow_changes(Arc::clone(&settings), functions),
                 images.clone().follow_changes(),
                 secrets.follow_changes(&images),
             )

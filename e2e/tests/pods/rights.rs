@@ -53,6 +53,50 @@ const CASES: [Case; 9] = [
     },
 ];
 
+#[tokio::test]
+async fn rights_on_secrets_and_templates_are_named_to_whoever_needs_them() {
+    let Some(world) = World::new("no-secrets").await else { return };
+    let registry = world.namespace.cluster.private_registry();
+    let behave = loggia_e2e::function_image("behave-function").unwrap();
+    let image = registry.push(&behave, "behave:rights").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.json");
+    std::fs::write(&config, registry.docker_config()).unwrap();
+    std::fs::copy(registry.authority.as_ref().unwrap(), folder.path().join("ca.crt")).unwrap();
+    let flags = [
+        "--enable-private-registries".to_owned(),
+        "--enable-private-registries-tls".to_owned(),
+        format!("--registry-auth-secret-path={}", config.display()),
+        format!("--tls-secret-path={}", folder.path().display()),
+    ];
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let service = world.start(&flags);
+    for verb in ["get", "create"] {
+        world.patch_role(&role_without("secrets", verb));
+        let said = format!("grant the verb `{verb}` on `secrets` to the runner's service account");
+        let told = async || {
+            let status = call(&service.address, &image, "").await.unwrap_err();
+            status.message().contains(&said)
+        };
+        until(&said, PATIENCE, told).await;
+    }
+    // One that may be read and is another may not be changed.
+    world.kubectl(&["create", "secret", "generic", "auth-secret", "--from-literal=.dockerconfigjson={}"]);
+    world.patch_role(&role_without("secrets", "update"));
+    let said = "grant the verb `update` on `secrets` to the runner's service account";
+    let told = async || call(&service.address, &image, "").await.unwrap_err().message().contains(said);
+    until(said, PATIENCE, told).await;
+    drop(service);
+
+    // Nobody may read the template: the start says so, and so does each call.
+    let mut service = world.start(&["--function-pod-template=not-mine"]);
+    let said = "grant the verb `get` on `configmaps` to the runner's service account";
+    service.wait_for_line(said, PATIENCE).unwrap();
+    let status = call(&service.address, &world.image, "").await.unwrap_err();
+    assert!(status.message().contains(said), "{}", status.message());
+    assert!(status.message().contains("failed to generate a base pod template: "), "{}", status.message());
+}
+
 /// The rules of the stock role, without one verb.
 fn role_without(resource: &str, verb: &str) -> String {
     let stock = [

@@ -95,7 +95,7 @@ pub(crate) struct Task {
     pub(crate) replies: HashMap<CallId, oneshot::Sender<Result<Endpoint, Refusal>>>,
     /// The spelling of an image that its pods are started with.
     pub(crate) spellings: HashMap<Image, Arc<str>>,
-    /// What the template's hash must be for a function, as far as somebody asked.
+    /// What the template's hash must be for a function, as far as somebody asked since it last changed.
     pub(crate) hashes: HashMap<Image, Option<String>>,
     /// Calls that came before the first look at the namespace.
     pub(crate) early: Vec<(CallId, Image)>,
@@ -291,6 +291,7 @@ impl Task {
     fn functions_changed(&mut self) {
         let functions = self.functions.borrow_and_update().clone();
         self.on(Event::Limits { defaults: self.defaults.clone(), functions: functions.limits.clone() });
+        self.hashes.clear();
         self.judge_templates();
         self.warm_up();
     }
@@ -322,6 +323,7 @@ impl Task {
             let _ = self.garbage.send(thing);
         }
         let used: HashSet<_> = self.roster.records.values().map(|record| record.image.clone()).collect();
+        self.hashes.retain(|image, _| used.contains(image));
         self.pulled.retain(|(image, _)| used.contains(image));
         let instances: Vec<_> = self.roster.records.keys().copied().collect();
         instances.into_iter().for_each(|instance| self.compare_image(instance));

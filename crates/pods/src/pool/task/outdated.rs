@@ -29,7 +29,6 @@ impl Task {
     }
 
     pub(super) fn judge_templates(&mut self) {
-        self.hashes.clear();
         let instances: Vec<_> = self.roster.records.keys().copied().collect();
         for instance in instances {
             let Some(record) = self.roster.records.remove(&instance) else { continue };
@@ -43,6 +42,7 @@ impl Task {
 
     pub(super) fn template_changed(&mut self) {
         self.template.borrow_and_update();
+        self.hashes.clear();
         self.judge_templates();
     }
 
