@@ -177,7 +177,12 @@ impl PodEvaluator {
             let permit = self.permit(call, &image, &requested).await?;
             let waited = begin.elapsed();
             let left = call.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let outcome = permit.client.call(&call.image, call.resource_list.clone(), left).await;
+            let outcome = tokio::select! {
+                outcome = permit.client.call(&call.image, call.resource_list.clone(), left) => outcome,
+                () = permit.abandoned() => {
+                    Err(CallError::Broken(Status::unavailable("the pod does not answer any more")))
+                }
+            };
             let pod = &permit.pod;
             let status = match outcome {
                 Ok(answer) => {

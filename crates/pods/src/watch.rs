@@ -77,6 +77,7 @@ where
     }
     let mut events = pin!(watcher(api, config));
     let mut listed = Vec::new();
+    let mut silent = false;
     let mut pause = Duration::from_millis(100);
     loop {
         let news = match events.try_next().await {
@@ -96,14 +97,23 @@ where
                 match code(&error) {
                     Some(403) if !subject.needed => return End::Refused(subject.without_news(&error)),
                     Some(404) if !subject.needed => return End::Unknown,
-                    _ => complain(subject, &error, trouble),
+                    _ => {
+                        let text = subject.without_news(&error);
+                        // One line for the operator when it begins; the rest is detail.
+                        match std::mem::replace(&mut silent, true) {
+                            false => warn!("{text}"),
+                            true => debug!("{text}"),
+                        }
+                        trouble.send_replace(Some(text));
+                    }
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 continue;
             }
         };
-        if trouble.send_replace(None).is_some() {
+        trouble.send_replace(None);
+        if std::mem::take(&mut silent) {
             info!("News of {} arrives again", subject.resource);
         }
         pause = Duration::from_millis(100);
@@ -117,15 +127,6 @@ where
 fn slender<K: Resource>(mut object: K) -> K {
     object.meta_mut().managed_fields = None;
     object
-}
-
-/// One line for the operator when it begins; the rest is detail.
-fn complain(subject: Subject<'_>, error: &watcher::Error, trouble: &Trouble) {
-    let text = subject.without_news(error);
-    match trouble.send_replace(Some(text.clone())) {
-        None => warn!("{text}"),
-        Some(_) => debug!("{text}"),
-    }
 }
 
 /// The HTTP code of the API server's answer, if it gave one.

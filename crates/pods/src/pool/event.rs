@@ -79,6 +79,8 @@ pub(crate) enum Effect {
     /// See whether an instance answers, and report [`Event::Started`] for one that was found and
     /// [`Event::Checked`] for any other.
     Check { instance: InstanceId },
+    /// Tell the calls that run in an instance that no answer will come.
+    Abandon { instance: InstanceId },
     /// Remove an instance. The pool has forgotten it, and nobody uses it.
     Delete { instance: InstanceId, why: Reason },
     /// Forget an instance that is somebody else's to remove.

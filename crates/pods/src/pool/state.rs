@@ -131,16 +131,14 @@ impl State {
                 });
             }
             Event::Checked { instance, healthy } => {
-                self.on_instance(instance, now, &mut effects, |instance, _| {
-                    if matches!(instance.stage, Stage::Suspect) {
-                        instance.stage = if healthy { Stage::Ready } else { Stage::Leaving(Reason::Broken) };
-                    }
+                self.on_instance(instance, now, &mut effects, |instance, effects| {
+                    effects.extend(instance.checked(healthy));
                 });
             }
             Event::Found { instance, image, found } => self.found(instance, &image, found, now, &mut effects),
             Event::Seen { instance, sight } => {
-                self.on_instance(instance, now, &mut effects, |instance, _| {
-                    instance.seen(sight, now);
+                self.on_instance(instance, now, &mut effects, |instance, effects| {
+                    effects.extend(instance.seen(sight, now));
                 });
             }
             Event::Held { instance, until } => {

@@ -343,7 +343,12 @@ impl Task {
                 let Some(reply) = self.replies.remove(&call) else { return };
                 let endpoint = self.roster.records.get(&instance).and_then(|record| {
                     let pod = record.pod.as_deref().unwrap_or_default().into();
-                    Some(Endpoint { instance, client: record.client.clone()?, pod })
+                    Some(Endpoint {
+                        instance,
+                        client: record.client.clone()?,
+                        pod,
+                        lost: record.lost.subscribe(),
+                    })
                 });
                 // Without an endpoint the reply is dropped, and that is an error at the caller.
                 if let Some(endpoint) = endpoint {
@@ -357,6 +362,13 @@ impl Task {
             }
             Effect::Start { instance, image, most } => self.start(instance, image, most),
             Effect::Check { instance } => self.check(instance),
+            Effect::Abandon { instance } => {
+                if let Some(record) = self.roster.records.get(&instance) {
+                    let pod = record.pod.as_deref().unwrap_or_default();
+                    warn!("pod {pod} is not ready and does not answer: its calls are made elsewhere");
+                    record.lost.send_replace(true);
+                }
+            }
             Effect::Delete { instance, why } => {
                 debug!(?instance, %why, "An instance leaves");
                 if let Some(thing) = self.roster.condemn(instance, why.to_string(), Instant::now()) {

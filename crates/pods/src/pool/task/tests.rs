@@ -250,6 +250,21 @@ async fn an_instance_that_no_longer_answers_gets_no_more_calls() {
 }
 
 #[tokio::test]
+async fn a_call_in_a_pod_that_is_dead_to_all_is_told_so() {
+    let world = World::new(settings());
+    let server = PodServer::start(&PodServer::some_address()).await;
+    let found = pod(&server.address, &json!({}));
+    world.look(vec![found.clone()]);
+    let permit = world.permit().await;
+    assert!(timeout(Duration::from_millis(100), permit.abandoned()).await.is_err());
+    drop(server);
+    let mut unready = found;
+    unready.status.as_mut().unwrap().conditions = None;
+    world.tell(Message::Pods(Box::new(News::Seen(unready))));
+    timeout(SOON, permit.abandoned()).await.unwrap();
+}
+
+#[tokio::test]
 async fn an_instance_whose_service_leads_to_others_too_is_not_used() {
     let world = World::new(settings());
     let server = PodServer::start(&PodServer::some_address()).await;
