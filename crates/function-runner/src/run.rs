@@ -30,6 +30,7 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
     if let Err(error) = process::adopt_orphans() {
         warn!(%error, "Orphans of functions may stay as zombies");
     }
+    let lifecycle = Lifecycle::default();
     let mut evaluators: Vec<Arc<dyn Evaluator>> = Vec::new();
     let mut processes = None;
     if builtin {
@@ -46,6 +47,12 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
     }
     if let Some(pods) = pods {
         let pods = pod_evaluator(pods).await.context("failed to initialize pod evaluator")?;
+        lifecycle.set_warm(false);
+        let (warm, warmed_up) = (lifecycle.clone(), pods.warmed_up());
+        tokio::spawn(async move {
+            warmed_up.await;
+            warm.set_warm(true);
+        });
         evaluators.push(Arc::new(pods.with_image_prefix(image_prefix)));
     }
     match evaluators.as_slice() {
@@ -58,7 +65,6 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
 
     let listener = server::listen(port).with_context(|| format!("failed to listen: listen tcp :{port}"))?;
     let port = listener.local_addr()?.port();
-    let lifecycle = Lifecycle::default();
     let evaluator: Arc<dyn Evaluator> = Arc::new(Checked(Multi::new(evaluators)));
     let packages = packages::service(Arc::clone(&evaluator), builtin, catalog, &lifecycle, message_limit);
     let routes = Routes::new(evaluator, &lifecycle, message_limit)

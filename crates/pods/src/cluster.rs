@@ -3,8 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event, ObjectReference, Pod, PodTemplate, Secret, Service};
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Endpoints, Event, ObjectReference, Pod, PodTemplate, Secret, Service,
+};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams,
+    PostParams, Preconditions,
+};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -25,8 +30,11 @@ pub(crate) struct Cluster {
     pub(crate) namespace: String,
     pub(crate) pods: Api<Pod>,
     pub(crate) services: Api<Service>,
+    /// Of slices a stock installation lets nobody know.
+    pub(crate) endpoints: Api<Endpoints>,
     pub(crate) config_maps: Api<ConfigMap>,
-    pod_templates: Api<PodTemplate>,
+    pub(crate) pod_templates: Api<PodTemplate>,
+    pub(crate) service_templates: Api<DynamicObject>,
     secrets: Api<Secret>,
     events: Api<Event>,
 }
@@ -83,10 +91,14 @@ impl std::fmt::Debug for Cluster {
 
 impl Cluster {
     pub(crate) fn new(client: &Client, namespace: &str, manager_namespace: &str) -> Self {
+        let service_template = GroupVersionKind::gvk("config.porch.kpt.dev", "v1alpha1", "ServiceTemplate");
+        let service_template = ApiResource::from_gvk_with_plural(&service_template, "servicetemplates");
         Self {
             namespace: namespace.to_owned(),
             pods: Api::namespaced(client.clone(), namespace),
             services: Api::namespaced(client.clone(), namespace),
+            endpoints: Api::namespaced(client.clone(), namespace),
+            service_templates: Api::namespaced_with(client.clone(), namespace, &service_template),
             config_maps: Api::namespaced(client.clone(), manager_namespace),
             pod_templates: Api::namespaced(client.clone(), namespace),
             secrets: Api::namespaced(client.clone(), namespace),
@@ -112,6 +124,10 @@ impl Cluster {
 
     pub(crate) async fn pod_template(&self, name: &str) -> Result<Option<PodTemplate>, Error> {
         timed(self.pod_templates.get_opt(name)).await
+    }
+
+    pub(crate) async fn service_template(&self, name: &str) -> Result<Option<DynamicObject>, Error> {
+        timed(self.service_templates.get_opt(name)).await
     }
 
     pub(crate) async fn delete_pod(&self, name: &str, uid: Option<&str>) -> Result<(), Error> {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Endpoints;
+use kube::Api;
 use loggia_evaluator::{Answer, Call, CallError, Error, Evaluation, Evaluator};
 use loggia_registry::{Images, Reference, with_default_prefix};
 use tokio::sync::{mpsc, watch};
@@ -20,9 +22,10 @@ use crate::pool::{Image, Permit, Pool, PoolError, Retry};
 use crate::remove::remove_all;
 use crate::roster::Roster;
 use crate::secret::PullSecrets;
+use crate::settings::PodAddress;
 use crate::start::Starter;
 use crate::templates::{ReadError, Templates};
-use crate::watch::follow;
+use crate::watch::{End, Subject, Trouble, follow};
 
 /// How long the start waits for the template, so that a wrong one is told at once.
 const TEMPLATE_TIME: Duration = Duration::from_millis(500);
@@ -38,7 +41,11 @@ const MOST_TRIES: u32 = 8;
 pub struct PodEvaluator {
     pool: Pool,
     image_prefix: Option<Arc<str>>,
+    warm: watch::Receiver<bool>,
 }
+
+/// The pool, as one who brings it news knows it.
+struct Listener(mpsc::WeakUnboundedSender<Message>);
 
 /// Why there is no pod evaluator.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +81,7 @@ impl PodEvaluator {
             secrets: Arc::clone(&secrets),
             functions: functions.subscribe(),
             trouble: trouble.clone(),
-            events_refused: Arc::default(),
+            refused: Default::default(),
         };
         let pool_settings = PoolSettings {
             patience: settings.ready_timeout,
@@ -99,23 +106,31 @@ impl PodEvaluator {
             hashes: Default::default(),
             early: Vec::new(),
             looked: Default::default(),
+            pulled: Default::default(),
             notes: Task::notes(),
+            warm: watch::Sender::new(false),
         };
+        let warm = task.warm.subscribe();
         let ended = tokio::spawn(task.run());
         tokio::spawn(remove_all(cluster.clone(), removals));
-        let (pods, services) = (pool.inbox(), pool.inbox());
+        let [pods, services, endpoints] = std::array::from_fn(|_| Listener(pool.inbox()));
         let background = async move {
+            let no_services = Trouble::new(None);
             tokio::join!(
-                follow(cluster.pods.clone(), Some(IMAGE_LABEL), "pods", trouble, move |news| {
-                    let message = Message::Pods(Box::new(news));
-                    pods.upgrade().is_some_and(|inbox| inbox.send(message).is_ok())
+                follow(cluster.pods, Subject::all("pods").with_label(IMAGE_LABEL), &trouble, move |news| {
+                    pods.tell(Message::Pods(Box::new(news)))
                 }),
-                follow(cluster.services.clone(), None, "services", watch::Sender::new(None), move |news| {
-                    let message = Message::Services(Box::new(news));
-                    services.upgrade().is_some_and(|inbox| inbox.send(message).is_ok())
+                follow(cluster.services, Subject::all("services"), &no_services, move |news| {
+                    services.tell(Message::Services(Box::new(news)))
                 }),
+                async {
+                    // Where pods are reached by their own addresses, it does not matter where Services lead.
+                    if settings.address != PodAddress::PodIp {
+                        follow_endpoints(cluster.endpoints, endpoints).await;
+                    }
+                },
                 templates.follow_changes(),
-                Functions::follow_changes(settings, functions),
+                Functions::follow_changes(Arc::clone(&settings), functions),
                 images.clone().follow_changes(),
                 secrets.follow_changes(&images),
             )
@@ -126,7 +141,7 @@ impl PodEvaluator {
                 _ = ended => debug!("The pool has ended"),
             }
         });
-        Ok(Self { pool, image_prefix: None })
+        Ok(Self { pool, image_prefix: None, warm })
     }
 
     /// Puts this before the names of images that have no slash.
@@ -134,6 +149,14 @@ impl PodEvaluator {
     pub fn with_image_prefix(mut self, prefix: Option<String>) -> Self {
         self.image_prefix = prefix.map(Into::into);
         self
+    }
+
+    /// Returns once the functions that are to be warm are, as far as they can be.
+    pub fn warmed_up(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut warm = self.warm.clone();
+        async move {
+            let _ = warm.wait_for(|warm| *warm).await;
+        }
     }
 
     async fn run(&self, call: &Call) -> Result<Answer, Error> {
@@ -154,7 +177,12 @@ impl PodEvaluator {
             let permit = self.permit(call, &image, &requested).await?;
             let waited = begin.elapsed();
             let left = call.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let outcome = permit.client.call(&call.image, call.resource_list.clone(), left).await;
+            let outcome = tokio::select! {
+                outcome = permit.client.call(&call.image, call.resource_list.clone(), left) => outcome,
+                () = permit.abandoned() => {
+                    Err(CallError::Broken(Status::unavailable("the pod does not answer any more")))
+                }
+            };
             let pod = &permit.pod;
             let status = match outcome {
                 Ok(answer) => {
@@ -215,6 +243,16 @@ impl PodEvaluator {
     }
 }
 
+/// Tells where Services lead, where that may be known; without it, a broken connection tells as much, only
+/// later.
+async fn follow_endpoints(api: Api<Endpoints>, pool: Listener) {
+    let subject = Subject::all("endpoints").if_allowed();
+    let tell = move |news| pool.tell(Message::Endpoints(Box::new(news)));
+    if let End::Refused(text) = follow(api, subject, &Trouble::new(None), tell).await {
+        info!("{text}; a Service that leads nowhere is noticed by the first call");
+    }
+}
+
 /// The server in the pod refuses calls because it stops or has not quite started.
 fn is_leaving(status: &Status) -> bool {
     let words = ["shutting down; try again", "is starting; try again"];
@@ -224,6 +262,15 @@ fn is_leaving(status: &Status) -> bool {
 /// The call came to an end that the function had no part in.
 fn is_cut(status: &Status) -> bool {
     status.code() == Code::Unavailable
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// Says whether there still is a pool.
+    fn tell(&self, message: Message) -> bool {
+        self.0.upgrade().is_some_and(|inbox| inbox.send(message).is_ok())
+    }
 }
 
 impl Evaluator for PodEvaluator {

@@ -9,6 +9,8 @@ mod cache_config;
 mod cluster;
 mod diagnosis;
 mod evaluator;
+#[cfg(test)]
+mod fake;
 mod functions;
 mod names;
 mod pool;

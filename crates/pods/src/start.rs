@@ -56,7 +56,14 @@ pub(crate) struct Starter {
     pub(crate) functions: watch::Receiver<Arc<Functions>>,
     /// Why there is no news of pods.
     pub(crate) trouble: Trouble,
-    pub(crate) events_refused: Arc<AtomicBool>,
+    pub(crate) refused: Refused,
+}
+
+/// What this program may do without, and was not allowed. It is said once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refused {
+    pub(crate) events: Arc<AtomicBool>,
+    pub(crate) patches: Arc<AtomicBool>,
 }
 
 /// One instance to be started.
@@ -119,14 +126,15 @@ impl Starter {
         self.wait(place, latest, left).await
     }
 
-    /// Whether an instance still answers.
-    pub(crate) async fn check(client: &Client) -> bool {
+    /// Whether an instance still answers, on a connection of its own: one that is there may lead where no
+    /// other would.
+    pub(crate) async fn check(&self, place: &Place, latest: &watch::Receiver<Option<Arc<Pod>>>) -> bool {
         for pause in [50, 200, 400] {
-            match timeout(QUESTION_TIME, client.is_serving()).await {
-                Ok(Ok(serving)) => return serving,
-                Ok(Err(error)) => debug!(%error, "An instance does not answer"),
-                Err(_) => debug!("An instance does not answer"),
+            let pod = latest.borrow().clone();
+            if self.ask(place, pod.as_deref()).await.is_some() {
+                return true;
             }
+            debug!(place.pod, "An instance does not answer");
             sleep(Duration::from_millis(pause)).await;
         }
         false
@@ -205,6 +213,10 @@ impl Starter {
         let mut taken = 0;
         for number in 1..=MOST_NUMBERS {
             let id = names::id(&metadata.reference, &metadata.porch_digest, number);
+            if is_being_left(job, &id).await {
+                debug!(id, "A pod with the number is about to go");
+                continue;
+            }
             let service = blueprint.service(Particulars { id: &id, ..particulars }, hash);
             let error = match self.cluster.create_service(&service).await {
                 Ok(service) => return Ok(service),
@@ -324,10 +336,10 @@ impl Starter {
 
     /// Leaves an Event at the pod, where that is allowed.
     fn record(&self, pod: Pod, text: String) {
-        if self.events_refused.load(Ordering::Relaxed) {
+        if self.refused.events.load(Ordering::Relaxed) {
             return;
         }
-        let (cluster, refused) = (self.cluster.clone(), Arc::clone(&self.events_refused));
+        let (cluster, refused) = (self.cluster.clone(), Arc::clone(&self.refused.events));
         tokio::spawn(async move {
             if let Err(error) = cluster.record(&pod, "FunctionNotReady", &text).await
                 && error.code() == Some(403)
@@ -337,6 +349,14 @@ impl Starter {
             }
         });
     }
+}
+
+/// Whether a pod with this ID is about to go. A new Service of that name would lead to it as long as it is there.
+async fn is_being_left(job: &Job, id: &str) -> bool {
+    let (reply, answer) = oneshot::channel();
+    let question = Message::BeingLeft { id: id.to_owned(), reply };
+    let asked = job.inbox.upgrade().is_some_and(|inbox| inbox.send(question).is_ok());
+    asked && answer.await.unwrap_or(false)
 }
 
 /// Whether the holder of a Service takes up a place, or is about to leave it.

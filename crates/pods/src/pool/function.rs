@@ -268,10 +268,12 @@ impl Instance {
         !self.outdated && !self.is_leaving() && self.unready_since.is_none()
     }
 
-    pub(super) fn seen(&mut self, sight: Sight, now: Instant) {
+    /// Takes note of how the cluster sees it. Where that does not fit with calls that run in it, somebody has to
+    /// look.
+    pub(super) fn seen(&mut self, sight: Sight, now: Instant) -> Option<Effect> {
         // Who starts an instance of ours watches it more closely than this.
         if self.ours && matches!(self.stage, Stage::Starting) {
-            return;
+            return None;
         }
         match sight {
             Sight::Ready => self.unready_since = None,
@@ -279,10 +281,29 @@ impl Instance {
                 if !matches!(self.stage, Stage::Starting) {
                     self.unready_since.get_or_insert(now);
                 }
+                if matches!(self.stage, Stage::Ready) && self.running > 0 {
+                    self.stage = Stage::Suspect;
+                    return Some(Effect::Check { instance: self.id });
+                }
             }
             Sight::Terminating | Sight::Gone => self.stage = Stage::Leaving(Reason::Gone),
             Sight::Failed => self.stage = Stage::Leaving(Reason::Failed),
         }
+        None
+    }
+
+    /// Somebody looked. A server that is only busy may not answer in time, so calls are given up only where the
+    /// cluster finds it dead, too.
+    pub(super) fn checked(&mut self, healthy: bool) -> Option<Effect> {
+        match self.stage {
+            Stage::Suspect if healthy => self.stage = Stage::Ready,
+            Stage::Suspect => self.stage = Stage::Leaving(Reason::Broken),
+            // Somebody else needed one that is ready, and did not wait for this.
+            Stage::Leaving(Reason::NotReady) => {}
+            _ => return None,
+        }
+        let dead = !healthy && self.unready_since.is_some() && self.running > 0;
+        dead.then_some(Effect::Abandon { instance: self.id })
     }
 
     /// A note for the others that this instance is wanted, where the last one would soon be too old.
@@ -301,7 +322,8 @@ impl Instance {
 
     /// When it may be removed if nothing runs in it.
     fn wanted_until(&self, ttl: Duration, margin: Duration) -> Option<Instant> {
-        let own = (self.ours || self.used).then(|| self.idle_since + ttl);
+        // What leaves is kept for others alone.
+        let own = ((self.ours || self.used) && !self.is_leaving()).then(|| self.idle_since + ttl);
         let until = own.max(self.held_until)?;
         Some(if self.ours { until } else { until + margin })
     }
