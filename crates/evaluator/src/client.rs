@@ -12,6 +12,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::Answer;
 use crate::connection::{self, AddressError, Connection};
+use crate::context::Context;
 use crate::server::too_large;
 use crate::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
 
@@ -88,6 +89,9 @@ impl Client {
             return Err(CallError::Final(Status::resource_exhausted(text)));
         }
         let mut request = Request::new(message);
+        if let Some(context) = Context::current() {
+            context.inject(request.metadata_mut());
+        }
         let mut service = self.service.clone();
         let response = match timeout {
             None => service.evaluate_function(request).await,
@@ -109,7 +113,11 @@ impl CallError {
         let of_connection = status.source().is_some();
         let not_sent = matches!(
             lost_at(&status),
-            Some(connection::Error::NotAccepted(_) | connection::Error::NotConnected(..))
+            Some(
+                connection::Error::NotAccepted(_)
+                    | connection::Error::NotConnected(..)
+                    | connection::Error::NotTrusted(..)
+            )
         );
         let told = in_our_words(status);
         match (of_connection && told.code() == Code::Unavailable, not_sent) {

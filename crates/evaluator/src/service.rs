@@ -18,7 +18,7 @@ use crate::lifecycle::{Lifecycle, Phase};
 use crate::process::passed;
 use crate::server::Arrival;
 use crate::wire::{EvaluateFunctionRequest, EvaluateFunctionResponse, FunctionEvaluator};
-use crate::{Answer, Call, Error, Evaluator};
+use crate::{Answer, Call, Error, Evaluator, code_name};
 
 /// Takes calls off the wire, and answers each one whatever happens inside.
 #[derive(Clone, Debug)]
@@ -56,7 +56,8 @@ impl FunctionEvaluator for EvaluatorService {
             }
             Err(error) => {
                 let status = error.status();
-                info!(image = call.image, code = ?status.code(), ?took, "Evaluated");
+                let code = code_name(status.code());
+                info!(image = call.image, code, cause = error.cause(), ?took, "Evaluated");
                 Err(status)
             }
         }
@@ -76,7 +77,8 @@ impl EvaluatorService {
         tokio::select! {
             biased;
             answer = evaluation => answer.unwrap_or_else(|reason| {
-                error!(image = call.image, reason, "An evaluator panicked; this is a defect, please report it");
+                // What a panic says may quote the package: it goes to the caller, who has that anyway.
+                error!(image = call.image, "An evaluator panicked; this is a defect, please report it");
                 Err(Error::Defect { image: call.image.clone(), reason })
             }),
             () = passed(call.deadline) => Err(timed_out()),
