@@ -20,6 +20,9 @@ const MOST_TIMES: usize = 64;
 /// The most of a cause that is kept, in characters.
 const LONGEST_CAUSE: usize = 1000;
 
+/// The same for the name of an image.
+const LONGEST_IMAGE: usize = 300;
+
 /// What happened lately.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
@@ -59,13 +62,14 @@ pub(crate) struct Figures {
 // === impl Recent ===
 
 impl Recent {
-    pub(crate) fn push(&mut self, image: &Arc<str>, evaluated: &Evaluated) {
-        let Evaluated { at, call, evaluator, code, total, noted, input, output, cause, image: _ } = evaluated;
+    /// `label` is the name that the function's figures are kept under.
+    pub(crate) fn push(&mut self, label: &Arc<str>, evaluated: &Evaluated) {
+        let Evaluated { at, call, evaluator, code, total, noted, input, output, cause, image } = evaluated;
         let failed = *code != Code::Ok;
         let entry = Entry {
             at: *at,
             call: call.to_string(),
-            image: Arc::clone(image),
+            image: cut(image, LONGEST_IMAGE),
             evaluator,
             code: *code,
             total: *total,
@@ -74,9 +78,9 @@ impl Recent {
             pod: noted.pod.clone(),
             input: *input,
             output: *output,
-            cause: cause.as_ref().map(|cause| cause.chars().take(LONGEST_CAUSE).collect::<String>().into()),
+            cause: cause.as_ref().map(|cause| cut(cause, LONGEST_CAUSE)),
         };
-        let figures = self.functions.entry(Arc::clone(image)).or_insert_with(|| Figures {
+        let figures = self.functions.entry(Arc::clone(label)).or_insert_with(|| Figures {
             evaluator,
             count: 0,
             failed: 0,
@@ -93,6 +97,10 @@ impl Recent {
         }
         keep(&mut self.evaluations, entry, MOST_EVALUATIONS);
     }
+}
+
+fn cut(text: &str, most: usize) -> Arc<str> {
+    text.chars().take(most).collect::<String>().into()
 }
 
 fn keep<T>(list: &mut VecDeque<T>, item: T, most: usize) {

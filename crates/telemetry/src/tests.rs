@@ -212,3 +212,53 @@ async fn every_end_of_an_evaluation_is_counted_once() {
     let works = status["functions"].as_array().unwrap().iter().find(|one| one["image"] == "works").unwrap();
     assert_eq!((&works["evaluations"], &works["failed"]), (&1.into(), &0.into()));
 }
+
+/// The metrics that a text names, as queries name them.
+fn named_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
+    let ours = words.filter(|word| {
+        ["loggia_", "process_", "rpc_"].iter().any(|prefix| word.starts_with(prefix) && word.len() > 12)
+    });
+    ours.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
+    let families = families(&eventful().await);
+    let mut series: BTreeSet<String> = BTreeSet::new();
+    for (name, kind) in &families {
+        match kind.as_str() {
+            "histogram" => series.extend(["_bucket", "_sum", "_count"].map(|part| format!("{name}{part}"))),
+            _ => drop(series.insert(name.clone())),
+        }
+    }
+    let dashboard: serde_json::Value =
+        serde_json::from_str(include_str!("../../../deploy/observability/dashboard.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let expressions: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(expressions.len() > 20);
+    let alerts = include_str!("../../../deploy/observability/alerts.yaml");
+    let rules = alerts.lines().filter(|line| !line.trim_start().starts_with("summary:"));
+    let rules = rules.collect::<Vec<_>>().join("\n");
+    for text in expressions.iter().copied().chain([rules.as_str()]) {
+        let named = named_in(text);
+        assert!(!named.is_empty(), "{text}");
+        for name in named {
+            assert!(series.contains(&name), "{name} of {text} does not exist");
+        }
+    }
+}
+
+#[test]
+fn every_alert_is_documented() {
+    let alerts = include_str!("../../../deploy/observability/alerts.yaml");
+    let page = include_str!("../../../docs/operating.md");
+    let names: Vec<_> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(names.len() >= 5);
+    for name in &names {
+        assert!(page.contains(&format!("| `{name}` |")), "{name} is not in docs/operating.md");
+    }
+    let section = page.split("\n## ").find(|section| section.starts_with("Alerts\n")).unwrap();
+    assert_eq!(section.lines().filter(|line| line.starts_with("| `")).count(), names.len());
+}
