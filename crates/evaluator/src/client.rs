@@ -12,7 +12,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::Answer;
 use crate::connection::{self, AddressError, Connection};
-use crate::context::Context;
+use crate::context::{self, Context, RAN_HEADER};
 use crate::server::too_large;
 use crate::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
 
@@ -101,7 +101,10 @@ impl Client {
                 tokio::time::timeout(timeout, service.evaluate_function(request)).await.map_err(late)?
             }
         };
-        let response = response.map_err(CallError::of)?.into_inner();
+        let response = response.map_err(CallError::of)?;
+        let ran = response.metadata().get(RAN_HEADER).and_then(|micros| micros.to_str().ok()?.parse().ok());
+        context::note(|noted| noted.ran = ran.map(Duration::from_micros));
+        let response = response.into_inner();
         Ok(Answer { resource_list: response.resource_list, log: response.log })
     }
 }

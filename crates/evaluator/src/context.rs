@@ -19,6 +19,9 @@ use tracing::{Instrument as _, Span, info_span};
 /// The header that carries the id of a call from the runner to the server in a pod.
 const CALL_HEADER: &str = "loggia-call";
 
+/// The header of an answer that says how long the process of the function ran, in microseconds.
+pub(crate) const RAN_HEADER: &str = "loggia-ran";
+
 /// The longest `tracestate` that is passed on; the standard asks for at least this much.
 const LONGEST_STATE: usize = 512;
 
@@ -62,6 +65,8 @@ pub struct Noted {
     pub queued: Option<Duration>,
     /// How long the function took, with the way to it and back.
     pub called: Option<Duration>,
+    /// How long its process ran, as the server in the pod says.
+    pub ran: Option<Duration>,
     /// The pod that it ran in.
     pub pod: Option<Arc<str>>,
     /// How its process ended, if that was one of this machine.
@@ -104,6 +109,11 @@ impl Context {
     #[must_use]
     pub fn at(&self, trace: Trace) -> Self {
         Self { trace: Some(trace), ..self.clone() }
+    }
+
+    /// Has work done that belongs to the same call, at another place of its trace.
+    pub fn continued<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
+        CONTEXT.scope(self, work)
     }
 
     /// Has work done in this context: its log lines carry the id, and what it asks of others does, too.

@@ -12,11 +12,19 @@ use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use crate::context::Context as CallContext;
+
 /// The name for methods that a service does not have, so that callers cannot make up names.
 const NO_METHOD: &str = "_OTHER";
 
 /// Is told of every call that is over.
 pub trait Observer: Send + Sync {
+    /// A call begins. What this returns goes along with it.
+    fn began(&self, context: CallContext) -> CallContext {
+        context
+    }
+
+    /// It is over.
     fn ended(&self, call: Ended<'_>);
 }
 
@@ -29,6 +37,10 @@ pub struct Ended<'a> {
     pub code: Code,
     /// From the headers of the request to the end of the response.
     pub took: Duration,
+    /// What went along with it.
+    pub context: &'a CallContext,
+    /// The caller's place in its trace, if it has one.
+    pub caller: Option<u64>,
 }
 
 /// A call that goes on. Dropped before its end it counts as cancelled.
@@ -37,6 +49,8 @@ pub(crate) struct Watch {
     service: &'static str,
     method: String,
     begin: Instant,
+    context: CallContext,
+    caller: Option<u64>,
     over: bool,
 }
 
@@ -54,8 +68,16 @@ impl Watch {
         service: &'static str,
         method: &str,
         begin: Instant,
+        context: CallContext,
     ) -> Self {
-        Self { observer, service, method: method.to_owned(), begin, over: false }
+        let caller = context.trace().map(|trace| trace.parent);
+        let context = observer.began(context);
+        Self { observer, service, method: method.to_owned(), begin, context, caller, over: false }
+    }
+
+    /// What goes along with the call.
+    pub(crate) fn context(&self) -> &CallContext {
+        &self.context
     }
 
     /// The response, watched until its end.
@@ -73,8 +95,9 @@ impl Watch {
 
     fn end(&mut self, code: Code) {
         if !std::mem::replace(&mut self.over, true) {
-            let Self { service, method, begin, .. } = self;
-            self.observer.ended(Ended { service, method, code, took: begin.elapsed() });
+            let Self { service, method, begin, context, caller, .. } = &*self;
+            let (took, caller) = (begin.elapsed(), *caller);
+            self.observer.ended(Ended { service, method, code, took, context, caller });
         }
     }
 }

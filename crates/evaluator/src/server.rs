@@ -309,9 +309,10 @@ impl hyper::service::Service<http::Request<hyper::body::Incoming>> for Routes {
             let unknown = Status::unimplemented(format!("unknown service {service}")).into_http();
             return Box::pin(std::future::ready(Ok(unknown)));
         };
-        let observer = self.observer.clone();
-        let watch = observer.map(|observer| Watch::new(observer, service, method, arrival));
         let context = CallContext::of(request.headers());
+        let observer = self.observer.clone();
+        let watch = observer.map(|observer| Watch::new(observer, service, method, arrival, context.clone()));
+        let context = watch.as_ref().map_or(context, |watch| watch.context().clone());
         let unknown_method = format!("unknown method {method} for service {service}");
         let answer = handler(request);
         Box::pin(context.scope(async move {

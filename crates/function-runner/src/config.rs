@@ -9,6 +9,7 @@ use loggia_evaluator::tls::ServerFiles;
 use loggia_pods::{PodAddress, PodSecurity};
 use loggia_render::check_prefix;
 use loggia_telemetry::Environment;
+use loggia_telemetry::environment::Otlp;
 use tracing::{info, warn};
 
 use crate::flags::{Flags, PodFlags, Refusal};
@@ -32,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) drain_timeout: Duration,
     /// Where metrics and the status page are served.
     pub(crate) metrics: Option<String>,
+    /// How traces are sent, if they are.
+    pub(crate) traces: Option<Otlp>,
     /// The identity of the service, if it is to have one.
     pub(crate) tls: Option<ServerFiles>,
 }
@@ -73,6 +76,8 @@ pub(crate) struct Surroundings {
     pub(crate) host: Option<String>,
     /// Where the variables of OpenTelemetry want metrics to be served.
     pub(crate) metrics: Option<String>,
+    /// How they want traces to be sent.
+    pub(crate) traces: Option<Otlp>,
     /// What `/etc/resolv.conf` says.
     pub(crate) resolv_conf: String,
 }
@@ -91,7 +96,7 @@ impl Surroundings {
     pub(crate) fn here() -> anyhow::Result<Self> {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let service_account = Path::new(SERVICE_ACCOUNT);
-        let Environment { metrics, warnings } = Environment::here()?;
+        let Environment { metrics, traces, warnings } = Environment::here()?;
         warnings.iter().for_each(|warning| warn!("{warning}"));
         Ok(Self {
             wrapper_server_image: set("WRAPPER_SERVER_IMAGE"),
@@ -103,6 +108,7 @@ impl Surroundings {
             namespace: std::fs::read_to_string(service_account.join("namespace")).ok(),
             host: set("HOSTNAME"),
             metrics,
+            traces,
             resolv_conf: std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
         })
     }
@@ -143,6 +149,7 @@ impl Config {
             metrics: Some(flags.metrics_address.clone())
                 .filter(|address| !address.is_empty())
                 .or_else(|| surroundings.metrics.clone()),
+            traces: surroundings.traces.clone(),
             tls: tls(flags)?,
         })
     }

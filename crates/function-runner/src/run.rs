@@ -38,10 +38,17 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
         message_limit,
         drain_timeout,
         metrics,
+        traces,
         tls,
     } = config;
     let tls = tls.map(ServerTls::new).transpose().context("--tls-cert, --tls-key, --client-ca")?;
     let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
+    if let Some(otlp) = traces {
+        match telemetry.trace(&otlp) {
+            Ok(()) => info!("Traces are sent"),
+            Err(error) => warn!("No traces: {error}; check the variables OTEL_EXPORTER_OTLP_*"),
+        }
+    }
     if let Err(error) = process::adopt_orphans() {
         warn!(%error, "Orphans of functions may stay as zombies");
     }
@@ -92,7 +99,7 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
         tokio::spawn(tls.follow_changes());
     }
     if let Some(address) = metrics {
-        show(&address, telemetry).await;
+        show(&address, telemetry.clone()).await;
     }
     let serving = tokio::spawn(server::serve(listener, routes));
     lifecycle.serve();
@@ -111,6 +118,7 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
         if let Some(processes) = processes {
             let _ = tokio::time::timeout(BURIAL_TIME, processes.stop()).await;
         }
+        let _ = tokio::task::spawn_blocking(move || telemetry.stop()).await;
     };
     tokio::select! {
         () = stop => {

@@ -74,7 +74,7 @@ fn client(server: &Server, ca: &Path, identity: Option<(PathBuf, PathBuf)>) -> C
     Client::over(Connection::over_tls(&format!("localhost:{}", server.port), &files).unwrap(), 6 << 20)
 }
 
-const LIST: &str = "kind: ResourceList\n";
+const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n";
 
 #[tokio::test]
 async fn a_caller_that_trusts_the_authority_is_served_and_others_are_not() {

@@ -8,8 +8,18 @@
 pub struct Environment {
     /// Where metrics are served, as `HOST:PORT`.
     pub metrics: Option<String>,
+    /// Where traces are sent, if they are.
+    pub traces: Option<Otlp>,
     /// What was asked for and is not done, for the log.
     pub warnings: Vec<String>,
+}
+
+/// How traces are sent. Where to, and with which headers, the exporter reads from the variables itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Otlp {
+    /// Over gRPC; otherwise over HTTP.
+    pub grpc: bool,
+    pub service_name: String,
 }
 
 /// A variable that cannot be meant.
@@ -21,6 +31,10 @@ pub struct Refusal {
 }
 
 const METRICS_EXPORTER: &str = "OTEL_METRICS_EXPORTER";
+const TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
+const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+const TRACES_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 const PROMETHEUS_HOST: &str = "OTEL_EXPORTER_PROMETHEUS_HOST";
 const PROMETHEUS_PORT: &str = "OTEL_EXPORTER_PROMETHEUS_PORT";
 
@@ -58,6 +72,33 @@ impl Environment {
                 return Err(Refusal { variable: METRICS_EXPORTER, reason });
             }
         }
+        let otlp = match set(TRACES_EXPORTER).as_deref() {
+            Some("otlp") => true,
+            // The original would send to `localhost`; without an address nobody means that.
+            None => ENDPOINTS.into_iter().any(|name| set(name).is_some()),
+            Some("none") => false,
+            Some("console") => {
+                let warning = format!("{TRACES_EXPORTER}=console: traces are only sent, not printed");
+                environment.warnings.push(warning);
+                false
+            }
+            Some(other) => {
+                let reason = format!("there is no exporter `{other}`; there are otlp and none");
+                return Err(Refusal { variable: TRACES_EXPORTER, reason });
+            }
+        };
+        if otlp {
+            let grpc = match set(TRACES_PROTOCOL).or_else(|| set(PROTOCOL)).as_deref() {
+                None | Some("http/protobuf") => false,
+                Some("grpc") => true,
+                Some(other) => {
+                    let reason = format!("there is no protocol `{other}`; there are http/protobuf and grpc");
+                    return Err(Refusal { variable: PROTOCOL, reason });
+                }
+            };
+            let service_name = set("OTEL_SERVICE_NAME").unwrap_or_else(|| "function-runner".to_owned());
+            environment.traces = Some(Otlp { grpc, service_name });
+        }
         Ok(environment)
     }
 }
@@ -93,6 +134,29 @@ mod tests {
         assert_eq!(at(&[("OTEL_EXPORTER_PROMETHEUS_HOST", "::")]).unwrap(), "[::]:9464");
         let error = at(&[("OTEL_EXPORTER_PROMETHEUS_PORT", "x")]).unwrap_err();
         assert_eq!(error.to_string(), "OTEL_EXPORTER_PROMETHEUS_PORT: `x` is no port");
+    }
+
+    #[test]
+    fn traces_are_sent_only_where_somebody_said_where_to() {
+        let traces = |pairs: &[(&str, &str)]| read(pairs).map(|environment| environment.traces);
+        assert_eq!(traces(&[("OTEL_SERVICE_NAME", "x")]), Ok(None));
+        assert_eq!(
+            traces(&[("OTEL_TRACES_EXPORTER", "none"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]),
+            Ok(None)
+        );
+        let otlp = |grpc, name: &str| Ok(Some(Otlp { grpc, service_name: name.to_owned() }));
+        assert_eq!(traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]), otlp(false, "function-runner"));
+        let all = [
+            ("OTEL_TRACES_EXPORTER", "otlp"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
+            ("OTEL_SERVICE_NAME", "porch-function-runner"),
+        ];
+        assert_eq!(traces(&all), otlp(true, "porch-function-runner"));
+        for pair in [("OTEL_TRACES_EXPORTER", "zipkin"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")] {
+            let error = traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x"), pair]).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("{}: there is no", pair.0)), "{error}");
+        }
     }
 
     #[test]

@@ -21,10 +21,14 @@ mod runner;
 mod status;
 #[cfg(all(test, feature = "runner"))]
 mod tests;
+#[cfg(feature = "runner")]
+mod traces;
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
+#[cfg(feature = "runner")]
+use loggia_evaluator::context::Context;
 use loggia_evaluator::{Ended, Observer};
 
 pub use environment::Environment;
@@ -76,7 +80,16 @@ impl Telemetry {
 }
 
 impl Observer for Telemetry {
+    #[cfg(feature = "runner")]
+    fn began(&self, context: Context) -> Context {
+        self.shared.runner.placed(context)
+    }
+
     fn ended(&self, call: Ended<'_>) {
         self.shared.metrics.served(&call);
+        #[cfg(feature = "runner")]
+        if let Some(traces) = self.shared.runner.traces.get() {
+            traces.served(&call);
+        }
     }
 }

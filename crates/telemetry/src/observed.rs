@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tonic::Code;
 
 use crate::Telemetry;
+use crate::traces::Spans;
 
 /// Counts what goes through it.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Observed<E> {
 pub(crate) struct Evaluated {
     pub(crate) at: SystemTime,
     pub(crate) call: CallId,
+    /// Its place in a trace, if it is recorded.
+    pub(crate) spans: Option<Spans>,
     pub(crate) image: String,
     /// `none` if nobody had the function.
     pub(crate) evaluator: &'static str,
@@ -39,6 +42,7 @@ struct Watch<'a> {
     telemetry: &'a Telemetry,
     call: &'a Call,
     id: CallId,
+    spans: Option<Spans>,
     notes: Notes,
     begin: Instant,
     over: bool,
@@ -53,11 +57,21 @@ impl<E: Evaluator> Evaluator for Observed<E> {
 
     fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a> {
         Box::pin(async move {
-            let id = Context::current().map_or_else(CallId::new, |context| context.id());
-            let (notes, begin) = (Notes::default(), Instant::now());
-            let watch =
-                Watch { telemetry: &self.telemetry, call, id, notes: notes.clone(), begin, over: false };
-            let outcome = notes.during(self.evaluator.evaluate(call)).await;
+            let context = Context::current();
+            let watch = Watch {
+                telemetry: &self.telemetry,
+                call,
+                id: context.as_ref().map_or_else(CallId::new, Context::id),
+                spans: self.telemetry.shared.runner.spans(context.as_ref()),
+                notes: Notes::default(),
+                begin: Instant::now(),
+                over: false,
+            };
+            let evaluation = watch.notes.during(self.evaluator.evaluate(call));
+            let outcome = match (&watch.spans, context) {
+                (Some(spans), Some(context)) => context.at(spans.inside()).continued(evaluation).await,
+                _ => evaluation.await,
+            };
             watch.end(&outcome);
             outcome
         })
@@ -81,6 +95,7 @@ impl Watch<'_> {
         self.telemetry.shared.runner.evaluated(&Evaluated {
             at: SystemTime::now(),
             call: self.id,
+            spans: self.spans.clone(),
             image: match evaluator {
                 "pod" => full_name(&self.call.image),
                 _ => self.call.image.clone(),

@@ -64,7 +64,8 @@ pub(crate) struct Figures {
 impl Recent {
     /// `label` is the name that the function's figures are kept under.
     pub(crate) fn push(&mut self, label: &Arc<str>, evaluated: &Evaluated) {
-        let Evaluated { at, call, evaluator, code, total, noted, input, output, cause, image } = evaluated;
+        let Evaluated { at, call, evaluator, code, total, noted, input, output, cause, image, spans: _ } =
+            evaluated;
         let failed = *code != Code::Ok;
         let entry = Entry {
             at: *at,

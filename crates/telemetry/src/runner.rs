@@ -4,7 +4,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use loggia_evaluator::context::{CallId, Context, Noted};
+use loggia_evaluator::context::{CallId, Context, Noted, Trace, chance};
 use loggia_evaluator::process::Processes;
 use loggia_evaluator::{Lifecycle, Phase};
 use loggia_pods::{InstanceState, PodEvaluator, Snapshot};
@@ -18,10 +18,12 @@ use prometheus_client::registry::Registry;
 use tonic::Code;
 
 use crate::Telemetry;
+use crate::environment::Otlp;
 use crate::metrics::{Durations, Rpc, SECONDS, in_milliseconds, milliseconds};
 use crate::names::Names;
 use crate::observed::Evaluated;
 use crate::recent::Recent;
+use crate::traces::{Spans, Traces};
 
 /// How many images have figures of their own.
 const MOST_IMAGES: usize = 200;
@@ -44,6 +46,7 @@ pub struct Sources {
 pub(crate) struct Runner {
     pub(crate) sources: OnceLock<Sources>,
     pub(crate) recent: Mutex<Recent>,
+    pub(crate) traces: OnceLock<Traces>,
     images: Names,
     registries: Names,
     evaluations: Family<Evaluation, Counter>,
@@ -158,6 +161,7 @@ impl Runner {
         let runner = Self {
             sources: OnceLock::new(),
             recent: Mutex::default(),
+            traces: OnceLock::new(),
             images: Names::up_to(MOST_IMAGES),
             registries: Names::up_to(MOST_REGISTRIES),
             evaluations: Family::default(),
@@ -276,6 +280,26 @@ impl Runner {
         );
     }
 
+    /// A call's place in a trace, if calls are traced: the caller's, or the beginning of a new one.
+    pub(crate) fn placed(&self, context: Context) -> Context {
+        if self.traces.get().is_none() {
+            return context;
+        }
+        let trace = match context.trace() {
+            Some(trace) => Trace { parent: chance(), ..trace.clone() },
+            None => {
+                let id = u128::from(chance()) << 64 | u128::from(chance());
+                Trace { id, parent: chance(), sampled: true, state: None }
+            }
+        };
+        context.at(trace)
+    }
+
+    /// The spans of an evaluation that is about to begin, if it is to be recorded.
+    pub(crate) fn spans(&self, context: Option<&Context>) -> Option<Spans> {
+        self.traces.get().and(context?.trace()).and_then(Spans::at)
+    }
+
     /// Counts one evaluation that is over.
     pub(crate) fn evaluated(&self, evaluated: &Evaluated) {
         let Evaluated { image, evaluator, code, total, noted, .. } = evaluated;
@@ -300,6 +324,9 @@ impl Runner {
         }
         if let Some(exit) = noted.exit {
             self.exits.get_or_create(&Exit { result: result_of(exit) }).inc();
+        }
+        if let (Some(traces), Some(spans)) = (self.traces.get(), &evaluated.spans) {
+            traces.evaluated(spans, evaluated);
         }
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).push(&image, evaluated);
     }
@@ -363,9 +390,11 @@ impl Telemetry {
         total: Duration,
         cause: Option<String>,
     ) {
+        let context = Context::current();
         self.shared.runner.evaluated(&Evaluated {
             at: SystemTime::now(),
-            call: Context::current().map_or_else(CallId::new, |context| context.id()),
+            call: context.as_ref().map_or_else(CallId::new, Context::id),
+            spans: self.shared.runner.spans(context.as_ref()),
             image: image.to_owned(),
             evaluator,
             code,
@@ -375,6 +404,20 @@ impl Telemetry {
             output: None,
             cause,
         });
+    }
+
+    /// Sends traces from now on, until [`stop`](Self::stop). Called outside of a runtime it panics.
+    pub fn trace(&self, otlp: &Otlp) -> Result<(), String> {
+        let traces = Traces::new(otlp).map_err(|error| error.to_string())?;
+        let _ = self.shared.runner.traces.set(traces);
+        Ok(())
+    }
+
+    /// Sends what is left to be sent. It blocks for a moment.
+    pub fn stop(&self) {
+        if let Some(traces) = self.shared.runner.traces.get() {
+            traces.stop();
+        }
     }
 
     /// Whether the service takes calls.

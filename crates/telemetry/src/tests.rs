@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use loggia_evaluator::context::{CallId, Noted, note};
+use loggia_evaluator::context::{CallId, Context, Noted, note};
 use loggia_evaluator::{Answer, Call, Ended, Error, Evaluation, Evaluator, Lifecycle, Observer as _};
 use loggia_pods::{FunctionView, InstanceState, InstanceView, Observer as _, Phase, Snapshot};
 use loggia_registry::{Found, Observer as _};
@@ -19,6 +19,7 @@ fn evaluated(image: &str, code: Code) -> Evaluated {
     Evaluated {
         at: SystemTime::now(),
         call: CallId::new(),
+        spans: None,
         image: image.to_owned(),
         evaluator: "pod",
         code,
@@ -27,6 +28,7 @@ fn evaluated(image: &str, code: Code) -> Evaluated {
             evaluator: Some("pod"),
             queued: Some(Duration::from_millis(10)),
             called: Some(Duration::from_millis(20)),
+            ran: None,
             pod: Some("x-v1-1-00".into()),
             exit: Some(ExitStatus::from_raw(0)),
         },
@@ -63,7 +65,15 @@ fn snapshot() -> Snapshot {
 async fn eventful() -> String {
     let telemetry = Telemetry::new("1.2.3");
     telemetry.look_at(Sources::default());
-    telemetry.ended(Ended { service: "s", method: "M", code: Code::Ok, took: Duration::from_millis(7) });
+    let (context, took) = (Context::of(&http::HeaderMap::new()), Duration::from_millis(7));
+    telemetry.ended(Ended {
+        service: "s",
+        method: "M",
+        code: Code::Ok,
+        took,
+        context: &context,
+        caller: None,
+    });
     telemetry.shared.runner.evaluated(&evaluated("r.io/x:v1", Code::Ok));
     Phase::ALL.into_iter().for_each(|phase| telemetry.phase(phase, Duration::from_secs(1)));
     telemetry.started("r.io/x:v1", true, Duration::from_secs(2));
