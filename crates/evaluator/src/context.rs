@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::HeaderMap;
+#[cfg(any(feature = "client", test))]
 use tonic::metadata::MetadataMap;
 use tracing::{Instrument as _, Span, info_span};
 
@@ -123,6 +124,7 @@ impl Context {
     }
 
     /// Puts the context into a request to somebody else.
+    #[cfg(any(feature = "client", test))]
     pub(crate) fn inject(&self, metadata: &mut MetadataMap) {
         let mut put = |name: &'static str, value: String| {
             if let Ok(value) = value.parse() {

@@ -159,6 +159,7 @@ impl ServerTls {
 // === impl ClientFiles ===
 
 impl ClientFiles {
+    #[cfg(feature = "client")]
     pub(crate) fn load(&self) -> Result<ClientConfig, Error> {
         let builder = ClientConfig::builder_with_provider(provider());
         let wrong = |reason: String| Error::Authorities { file: self.ca.clone(), reason };

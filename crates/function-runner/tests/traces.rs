@@ -153,7 +153,8 @@ fn assert_tree(spans: &[Span]) {
 #[tokio::test]
 async fn a_call_is_one_trace_from_the_caller_to_the_process() {
     let collector = Collector::default();
-    let server = serve(&functions(), &collector.over_http(), "http/protobuf");
+    let functions = functions();
+    let server = serve(&functions, &collector.over_http(), "http/protobuf");
     call(&server, "echo", Some(&format!("00-{TRACE}-{CALLER}-01"))).await.unwrap();
     eventually("all spans arrive", || collector.spans().len() >= 4).await;
     assert_tree(&collector.spans());
@@ -170,7 +171,8 @@ async fn the_same_arrives_over_grpc() {
         .with(TraceServiceServer::new(collector.clone()));
     lifecycle.serve();
     tokio::spawn(server::serve(listener, routes));
-    let server = serve(&functions(), &endpoint, "grpc");
+    let functions = functions();
+    let server = serve(&functions, &endpoint, "grpc");
     call(&server, "echo", Some(&format!("00-{TRACE}-{CALLER}-01"))).await.unwrap();
     eventually("all spans arrive", || collector.spans().len() >= 4).await;
     assert_tree(&collector.spans());
@@ -179,7 +181,8 @@ async fn the_same_arrives_over_grpc() {
 #[tokio::test]
 async fn a_failure_is_marked_and_quotes_nothing_and_a_caller_that_does_not_sample_is_left_alone() {
     let collector = Collector::default();
-    let mut server = serve(&functions(), &collector.over_http(), "http/protobuf");
+    let functions = functions();
+    let mut server = serve(&functions, &collector.over_http(), "http/protobuf");
     call(&server, "echo", Some(&format!("00-{TRACE}-{CALLER}-00"))).await.unwrap();
     call(&server, "fails", None).await.unwrap_err();
     // What is left is sent at the end.
@@ -196,8 +199,9 @@ async fn a_failure_is_marked_and_quotes_nothing_and_a_caller_that_does_not_sampl
 #[tokio::test]
 async fn a_collector_that_is_away_costs_nothing() {
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let functions = functions();
     for protocol in ["http/protobuf", "grpc"] {
-        let mut server = serve(&functions(), &format!("http://{nowhere}"), protocol);
+        let mut server = serve(&functions, &format!("http://{nowhere}"), protocol);
         let begin = Instant::now();
         for _ in 0..20 {
             call(&server, "echo", None).await.unwrap();

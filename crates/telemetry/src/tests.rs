@@ -227,7 +227,9 @@ async fn every_end_of_an_evaluation_is_counted_once() {
 fn named_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
     let ours = words.filter(|word| {
-        ["loggia_", "process_", "rpc_"].iter().any(|prefix| word.starts_with(prefix) && word.len() > 12)
+        ["loggia_", "process_", "rpc_"]
+            .iter()
+            .any(|prefix| word.starts_with(prefix) && word.len() > prefix.len())
     });
     ours.map(str::to_owned).collect()
 }
