@@ -1,8 +1,8 @@
 //! What an operator sees: metrics and the status page over HTTP, logs, and that none of it shows a package.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -129,6 +129,44 @@ async fn the_status_page_shows_functions_evaluations_and_errors() {
         let found = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!found.contains(outside), "the page needs {outside}");
     }
+}
+
+/// The page as a browser has drawn it, where there is one.
+fn drawn(address: &str) -> Option<String> {
+    let profile = tempfile::tempdir().unwrap();
+    let mut chromium = Command::new("chromium");
+    chromium
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom", "--virtual-time-budget=5000"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("http://{address}/"));
+    match chromium.stdin(Stdio::null()).output() {
+        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Err(_) => {
+            println!("left out: chromium is not installed");
+            None
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_browser_draws_the_page_and_takes_no_name_for_markup() {
+    let functions = Functions::new().with("fails", &["example.com/fails:v1"], "exit 3");
+    let server = functions.serve(&[METRICS]);
+    let metrics = metrics_address(&server);
+    evaluate(&server.client(), "example.com/fails:v1", "x").await.unwrap_err();
+    evaluate(&server.client(), "<img src=x onerror=alert(1)>", "x").await.unwrap_err();
+    let Some(page) = drawn(&metrics) else { return };
+    for part in [
+        ">serving</span>",
+        ">live</span>",
+        "<i>example.com/</i>",
+        ">fails:v1</span>",
+        "exit status 3, 0 results, 0 bytes on standard error",
+        "&lt;img src=x onerror=alert(1)&gt;",
+    ] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    assert!(!page.contains("<img"), "{page}");
 }
 
 #[tokio::test]

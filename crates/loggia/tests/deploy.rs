@@ -45,7 +45,11 @@ fn the_manifests_render_and_are_valid_and_are_as_they_render() {
     let before = files(&package);
     let ran = loggia(&["fn", "render", "--strict"], &package, "");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(files(&package), before, "{}", ran.stderr);
+    for (name, text) in files(&package) {
+        // A Kptfile gets a status below what it has.
+        let (text, _) = text.split_once("status:\n  conditions:\n").unwrap_or((&text, ""));
+        assert_eq!(text.trim_end(), before[&name].trim_end(), "{}", name.display());
+    }
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn functions(recent: &Recent, snapshot: Option<&Snapshot>) -> Vec<Value> {
             "p95": figures.and_then(|figures| figures.percentile(95)).map(millis),
             "waiting": view.map_or(0, |view| view.waiting),
             "failure": view.and_then(|view| view.failure.as_deref()),
-            "pods": view.map(|view| view.instances.iter().map(instance).collect()).unwrap_or_else(Vec::new),
+            "pods": view.map_or_else(Vec::new, |view| view.instances.iter().map(instance).collect()),
         })
     };
     functions.into_iter().map(shown).collect()
