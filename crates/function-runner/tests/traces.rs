@@ -1,6 +1,6 @@
 //! Traces: one from the caller through the runner to the process, sent to a collector that may not be there.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

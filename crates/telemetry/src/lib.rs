@@ -25,7 +25,6 @@ mod tests;
 mod traces;
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 #[cfg(feature = "runner")]
 use loggia_evaluator::context::Context;
@@ -45,8 +44,6 @@ pub struct Telemetry {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) started: SystemTime,
-    pub(crate) version: &'static str,
     pub(crate) metrics: metrics::Metrics,
     #[cfg(feature = "runner")]
     pub(crate) runner: runner::Runner,
@@ -59,11 +56,9 @@ impl Telemetry {
     pub fn new(version: &'static str) -> Self {
         let mut metrics = metrics::Metrics::new(version);
         #[cfg(feature = "runner")]
-        let runner = runner::Runner::new(metrics.registry());
+        let runner = runner::Runner::new(version, metrics.registry());
         metrics.seal();
         let shared = Shared {
-            started: SystemTime::now(),
-            version,
             metrics,
             #[cfg(feature = "runner")]
             runner,

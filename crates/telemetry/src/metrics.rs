@@ -14,11 +14,7 @@ use tonic::Code;
 
 use crate::process::Process;
 
-/// The bounds of durations: from what a warm call takes to what a large image takes to be pulled.
-pub(crate) const SECONDS: [f64; 16] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-
-/// The same in milliseconds, for the names that Porch's dashboards know.
+/// The bounds of durations in milliseconds, for the names that Porch's dashboards know.
 const MILLISECONDS: [f64; 14] =
     [0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0];
 

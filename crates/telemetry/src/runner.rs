@@ -19,11 +19,15 @@ use tonic::Code;
 
 use crate::Telemetry;
 use crate::environment::Otlp;
-use crate::metrics::{Durations, Rpc, SECONDS, in_milliseconds, milliseconds};
+use crate::metrics::{Durations, Rpc, in_milliseconds, milliseconds};
 use crate::names::Names;
 use crate::observed::Evaluated;
 use crate::recent::Recent;
 use crate::traces::{Spans, Traces};
+
+/// The bounds of durations: from what a warm call takes to what a large image takes to be pulled.
+const SECONDS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 /// How many images have figures of their own.
 const MOST_IMAGES: usize = 200;
@@ -44,6 +48,8 @@ pub struct Sources {
 /// The part of telemetry that only a function runner has.
 #[derive(Debug)]
 pub(crate) struct Runner {
+    pub(crate) version: &'static str,
+    pub(crate) started: SystemTime,
     pub(crate) sources: OnceLock<Sources>,
     pub(crate) recent: Mutex<Recent>,
     pub(crate) traces: OnceLock<Traces>,
@@ -155,10 +161,12 @@ struct ApiLabel {
 // === impl Runner ===
 
 impl Runner {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
+    pub(crate) fn new(version: &'static str, registry: &mut Registry) -> Self {
         let by_seconds = || Histogram::new(SECONDS);
         let seconds = by_seconds as fn() -> Histogram;
         let runner = Self {
+            version,
+            started: SystemTime::now(),
             sources: OnceLock::new(),
             recent: Mutex::default(),
             traces: OnceLock::new(),

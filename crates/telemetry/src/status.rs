@@ -29,9 +29,9 @@ impl Telemetry {
             entries.iter().rev().map(entry).collect()
         };
         json!({
-            "version": self.shared.version,
+            "version": runner.version,
             "now": unix(now),
-            "started": unix(self.shared.started),
+            "started": unix(runner.started),
             "phase": phase,
             "evaluators": sources.map(|sources| sources.evaluators.clone()).unwrap_or_default(),
             "inFlight": sources.map_or(0, |sources| sources.lifecycle.in_flight()),

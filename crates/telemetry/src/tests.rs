@@ -1,5 +1,7 @@
 //! Whether what is emitted is what the documentation says, and the other way round.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
