@@ -76,7 +76,8 @@ impl Installation {
         assert!(rendered.status.success(), "{}", String::from_utf8_lossy(&rendered.stderr));
 
         let installation = Self { cluster: cluster.clone(), _folder: folder };
-        let mut manifests: Vec<_> = fs::read_dir(&package).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut manifests: Vec<_> =
+            fs::read_dir(&package).unwrap().map(|entry| entry.unwrap().path()).collect();
         manifests.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
         manifests.sort();
         for manifest in manifests {
@@ -89,7 +90,8 @@ impl Installation {
         let arguments = ["rollout", "status", "deployment/function-runner", "-n", SYSTEM, "--timeout=180s"];
         if let Err(error) = self.cluster.kubectl(&arguments) {
             let pods = self.kubectl(&["describe", "pods", "-n", SYSTEM]);
-            let log = self.cluster.kubectl(&["logs", "-n", SYSTEM, "deployment/function-runner", "--tail=50"]);
+            let log =
+                self.cluster.kubectl(&["logs", "-n", SYSTEM, "deployment/function-runner", "--tail=50"]);
             panic!("{error}\n{pods}\n{log:?}");
         }
     }
@@ -122,7 +124,9 @@ impl Installation {
         let address = self.kubectl(&["get", "pods", "-n", FUNCTIONS, "-o", path]);
         let target = format!("{address}:9446").parse().unwrap();
         match std::net::TcpStream::connect_timeout(&target, Duration::from_secs(3)) {
-            Ok(_) => println!("not enforced here: the network of this cluster lets anybody reach the pod of {image}"),
+            Ok(_) => println!(
+                "not enforced here: the network of this cluster lets anybody reach the pod of {image}"
+            ),
             Err(error) => println!("enforced: {error}"),
         }
     }
@@ -135,7 +139,13 @@ impl Installation {
 impl Drop for Installation {
     fn drop(&mut self) {
         for namespace in [SYSTEM, FUNCTIONS] {
-            let _ = self.cluster.kubectl(&["delete", "namespace", namespace, "--ignore-not-found", "--timeout=120s"]);
+            let _ = self.cluster.kubectl(&[
+                "delete",
+                "namespace",
+                namespace,
+                "--ignore-not-found",
+                "--timeout=120s",
+            ]);
         }
     }
 }

@@ -10,15 +10,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::time::Instant;
-use tonic::metadata::MetadataMap;
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
 
+use crate::context::{Notes, RAN_HEADER};
 use crate::lifecycle::{Lifecycle, Phase};
 use crate::process::passed;
 use crate::server::Arrival;
 use crate::wire::{EvaluateFunctionRequest, EvaluateFunctionResponse, FunctionEvaluator};
-use crate::{Answer, Call, Error, Evaluator};
+use crate::{Answer, Call, Error, Evaluator, code_name};
 
 /// Takes calls off the wire, and answers each one whatever happens inside.
 #[derive(Clone, Debug)]
@@ -41,7 +42,8 @@ impl FunctionEvaluator for EvaluatorService {
         let deadline = timeout_of(request.metadata()).and_then(|timeout| begin.checked_add(timeout));
         let EvaluateFunctionRequest { image, resource_list } = request.into_inner();
         let call = Call { image, resource_list, deadline };
-        let answer = self.answer(&call).await.and_then(|answer| self.fit(&call, answer));
+        let notes = Notes::default();
+        let answer = notes.during(self.answer(&call)).await.and_then(|answer| self.fit(&call, answer));
         let took = begin.elapsed();
         match answer {
             Ok(response) => {
@@ -52,11 +54,16 @@ impl FunctionEvaluator for EvaluatorService {
                     ?took,
                     "Evaluated"
                 );
-                Ok(Response::new(response))
+                let mut response = Response::new(response);
+                if let Some(ran) = notes.read().called {
+                    response.metadata_mut().insert(RAN_HEADER, MetadataValue::from(micros(ran)));
+                }
+                Ok(response)
             }
             Err(error) => {
                 let status = error.status();
-                info!(image = call.image, code = ?status.code(), ?took, "Evaluated");
+                let code = code_name(status.code());
+                info!(image = call.image, code, cause = error.cause(), ?took, "Evaluated");
                 Err(status)
             }
         }
@@ -76,7 +83,8 @@ impl EvaluatorService {
         tokio::select! {
             biased;
             answer = evaluation => answer.unwrap_or_else(|reason| {
-                error!(image = call.image, reason, "An evaluator panicked; this is a defect, please report it");
+                // What a panic says may quote the package: it goes to the caller, who has that anyway.
+                error!(image = call.image, "An evaluator panicked; this is a defect, please report it");
                 Err(Error::Defect { image: call.image.clone(), reason })
             }),
             () = passed(call.deadline) => Err(timed_out()),
@@ -100,6 +108,10 @@ impl EvaluatorService {
             _ => Err(Error::AnswerTooLarge { image: call.image.clone(), size, limit: self.message_limit }),
         }
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The same future, with a panic as an error of its own.
