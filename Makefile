@@ -31,6 +31,15 @@ lint: ## Format and lints, warnings as errors.
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@$(MAKE) -s deny
+
+.PHONY: deny
+deny: ## Licences, advisories, bans and sources of what we depend on, where cargo-deny is installed.
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	  $(CARGO) deny --all-features check licenses bans sources || exit 1; \
+	  if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --all-features check advisories; \
+	  else echo "left out: the advisories cannot be fetched here"; fi; \
+	else echo "left out: cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
 
 .PHONY: static
 static: ## The programs that run in an empty image: wrapper-server, and the function of the benchmarks.
