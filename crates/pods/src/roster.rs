@@ -49,6 +49,8 @@ pub(crate) struct Record {
     /// The pod as it was last seen; nothing once it is gone.
     pub(crate) latest: watch::Sender<Option<Arc<Pod>>>,
     pub(crate) client: Option<Client>,
+    /// When its start began, until it is over.
+    pub(crate) begin: Option<Instant>,
     pub(crate) template_hash: Option<String>,
     pub(crate) digest: Option<String>,
     was_ready: bool,
@@ -291,6 +293,7 @@ impl Record {
             service: None,
             latest: watch::Sender::new(None),
             client: None,
+            begin: None,
             template_hash: None,
             digest: None,
             was_ready: false,
