@@ -36,8 +36,8 @@ lint: ## Format and lints, warnings as errors.
 .PHONY: deny
 deny: ## Licences, advisories, bans and sources of what we depend on, where cargo-deny is installed.
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
-	  $(CARGO) deny --all-features check licenses bans sources || exit 1; \
-	  if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --all-features check advisories; \
+	  $(CARGO) deny --all-features check --hide-inclusion-graph licenses bans sources || exit 1; \
+	  if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --all-features check --hide-inclusion-graph advisories; \
 	  else echo "left out: the advisories cannot be fetched here"; fi; \
 	else echo "left out: cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use tokio::time::Instant;
 use tonic::metadata::{MetadataMap, MetadataValue};
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 use tracing::{error, info};
 
 use crate::context::{Notes, RAN_HEADER};
@@ -44,29 +44,26 @@ impl FunctionEvaluator for EvaluatorService {
         let call = Call { image, resource_list, deadline };
         let notes = Notes::default();
         let answer = notes.during(self.answer(&call)).await.and_then(|answer| self.fit(&call, answer));
-        let took = begin.elapsed();
-        match answer {
-            Ok(response) => {
-                info!(
-                    image = call.image,
-                    code = "OK",
-                    bytes = response.resource_list.len(),
-                    ?took,
-                    "Evaluated"
-                );
-                let mut response = Response::new(response);
-                if let Some(ran) = notes.read().called {
-                    response.metadata_mut().insert(RAN_HEADER, MetadataValue::from(micros(ran)));
-                }
-                Ok(response)
-            }
-            Err(error) => {
-                let status = error.status();
-                let code = code_name(status.code());
-                info!(image = call.image, code, cause = error.cause(), ?took, "Evaluated");
-                Err(status)
-            }
+        let (took, noted) = (begin.elapsed(), notes.read());
+        let result = answer.map_err(|error| (error.status(), error.cause()));
+        info!(
+            image = call.image,
+            evaluator = noted.evaluator,
+            pod = noted.pod.as_deref(),
+            code = code_name(result.as_ref().map_or_else(|(status, _)| status.code(), |_| Code::Ok)),
+            cause = result.as_ref().err().map(|(_, cause)| cause.as_str()),
+            input = call.resource_list.len(),
+            output = result.as_ref().ok().map(|response| response.resource_list.len()),
+            queued = noted.queued.map(debug),
+            ran = noted.called.map(debug),
+            ?took,
+            "Evaluated"
+        );
+        let mut response = Response::new(result.map_err(|(status, _)| status)?);
+        if let Some(ran) = noted.called {
+            response.metadata_mut().insert(RAN_HEADER, MetadataValue::from(micros(ran)));
         }
+        Ok(response)
     }
 }
 

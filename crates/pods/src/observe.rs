@@ -249,4 +249,54 @@ mod tests {
         assert_eq!(phases.iter().map(|(phase, _)| *phase).collect::<Vec<_>>(), Phase::ALL);
         assert_eq!(phases.iter().map(|(_, took)| took).sum::<u64>(), 7);
     }
+
+    #[test]
+    fn a_snapshot_shows_each_function_with_its_own_instances_and_calls() {
+        use crate::pool::state::{CallId, Effect, Event, Settings, State};
+        use crate::pool::{Failure, FailureKind, Image, Limits, Retry};
+
+        let limits = Limits {
+            busy_at: 2,
+            most_instances: 2,
+            least_instances: 0,
+            most_running: None,
+            most_waiting: None,
+            ttl: Duration::from_secs(60),
+        };
+        let settings = Settings {
+            patience: Duration::from_secs(60),
+            warm_at_once: 1,
+            margin: Duration::from_secs(10),
+            retry: Retry::default(),
+        };
+        let mut state = State::new(settings, limits, Default::default());
+        let begin = std::time::Instant::now();
+        let mut calls = 0;
+        let mut ask = |state: &mut State, image: &str| {
+            calls += 1;
+            let asked = Event::Asked { call: CallId(calls), image: Image::new(image) };
+            state.on(asked, begin).into_iter().find_map(|effect| match effect {
+                Effect::Start { instance, .. } => Some(instance),
+                _ => None,
+            })
+        };
+        let first = ask(&mut state, "r.io/b:v1").unwrap();
+        state.on(Event::Started { instance: first, outcome: Ok(()) }, begin);
+        ask(&mut state, "r.io/b:v1");
+        ask(&mut state, "r.io/b:v1").expect("a second instance, for the third call");
+        let broken = ask(&mut state, "r.io/a:v1").unwrap();
+        let failure =
+            Failure { kind: FailureKind::Passing, text: "no node".to_owned(), code: tonic::Code::Unknown };
+        state.on(Event::Started { instance: broken, outcome: Err(Arc::new(failure)) }, begin);
+
+        let views = state.snapshot(begin + Duration::from_secs(5));
+        assert!(views.instances.iter().any(|(id, view)| *id == first && view.running == 3));
+        let snapshot = views.finish();
+        let [a, b] = snapshot.functions.as_slice() else { panic!("{snapshot:#?}") };
+        assert_eq!((a.image.as_str(), a.waiting, a.instances.len()), ("r.io/a:v1", 1, 0));
+        assert_eq!(a.failure.as_deref(), Some("no node"));
+        assert_eq!((b.image.as_str(), b.waiting, b.failure.as_deref()), ("r.io/b:v1", 0, None));
+        let states: Vec<_> = b.instances.iter().map(|instance| instance.state).collect();
+        assert_eq!(states, [InstanceState::Busy, InstanceState::Starting]);
+    }
 }

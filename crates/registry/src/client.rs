@@ -238,7 +238,9 @@ impl Client {
         let sent = request.send().await;
         if let Some(observer) = &self.settings.observer {
             let code = sent.as_ref().ok().map(|response| response.status().as_u16());
-            observer.asked(url.host_str().unwrap_or_default(), code, begin.elapsed());
+            // Never with a name or a password: what is in front of `@` stays behind.
+            let host = url.authority().rsplit('@').next().unwrap_or_default();
+            observer.asked(host, code, begin.elapsed());
         }
         sent
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use loggia_evaluator::context::{CallId, Context, Noted, Notes};
+use loggia_evaluator::context::{CallId, Context, Noted, Notes, note};
 use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator};
 use loggia_registry::Reference;
 use tokio::time::Instant;
@@ -91,6 +91,8 @@ impl Watch<'_> {
     fn tell(&mut self, code: Code, output: Option<usize>, cause: Option<String>) {
         self.over = true;
         let noted = self.notes.read();
+        // Whoever asked, and logs a line for the call, wants to know as well.
+        note(|outer| outer.clone_from(&noted));
         let evaluator = noted.evaluator.unwrap_or("none");
         self.telemetry.shared.runner.evaluated(&Evaluated {
             at: SystemTime::now(),
