@@ -3,6 +3,8 @@
 
 mod order;
 
+pub(crate) use self::order::of as order_of;
+
 use std::collections::HashMap;
 use std::rc::Rc;
 

@@ -18,6 +18,8 @@ mod failure;
 mod field_spec;
 mod fields;
 #[cfg(feature = "schemas")]
+mod fix;
+#[cfg(feature = "schemas")]
 mod format;
 mod framework;
 #[cfg(feature = "gatekeeper")]
@@ -67,6 +69,8 @@ pub static CATALOG: &[&Function] = &[
     &drop_comments::FUNCTION,
     &enable_gcp_services::FUNCTION,
     &ensure_name_substring::FUNCTION,
+    #[cfg(feature = "schemas")]
+    &fix::FUNCTION,
     #[cfg(feature = "schemas")]
     &format::FUNCTION,
     #[cfg(feature = "gatekeeper")]

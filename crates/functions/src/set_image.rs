@@ -63,13 +63,7 @@ struct Config {
 
 fn run(list: &mut ResourceList) -> Result<(), Failure> {
     let mut results = Vec::new();
-    let mut config = match Config::read(list.function_config.as_ref(), &mut results) {
-        Ok(config) => config,
-        Err(message) => {
-            report::append(list, [report::error(message)]);
-            return Err(Failure::sdk_results());
-        }
-    };
+    let mut config = Config::read(list, &mut results)?;
     if let Err(key) = config.take_data() {
         // The original formats a message without a place for its second argument.
         results.push(report::error(format!("ConfigMap has wrong field name {key}%!(EXTRA <nil>)")));
@@ -137,8 +131,15 @@ fn no_scalar(node: &Node) -> String {
 // === impl Config ===
 
 impl Config {
-    /// Reads the config; the error is the original's message.
-    fn read(config: Option<&Node>, results: &mut Vec<ResultItem>) -> Result<Self, String> {
+    /// Reads the config. What cannot be read is a failure, and the list's result.
+    fn read(list: &mut ResourceList, results: &mut Vec<ResultItem>) -> Result<Self, Failure> {
+        Self::decode(list.function_config.as_ref(), results).map_err(|message| {
+            report::append(list, [report::error(message)]);
+            Failure::sdk_results()
+        })
+    }
+
+    fn decode(config: Option<&Node>, results: &mut Vec<ResultItem>) -> Result<Self, String> {
         Ok(match config::for_runner(config, "SetImage")? {
             RunnerConfig::Absent => {
                 results.push(report::info("`FunctionConfig` is not given"));

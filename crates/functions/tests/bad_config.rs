@@ -97,6 +97,17 @@ const CASES: &[Case] = &[
          Kind=EnsureNameSubstring, but we got: apps/v1, Kind=Other",
         &[],
     ),
+    // It takes none, and does not do without a Kptfile.
+    failed(
+        "fix",
+        "",
+        "Kptfile not found in directory tree, make sure you specify '--include-meta-resources' flagKptfile not found in \
+         directory tree, make sure you specify '--include-meta-resources' flag\n",
+        &[
+            "failed to fix package: Kptfile not found in directory tree, make sure you specify '--include-meta-resources' \
+             flag",
+        ],
+    ),
     // The original asks the network for both; these are our words.
     failed(
         "kubeconform",

@@ -52,7 +52,7 @@ const VERSIONS: [&str; 8] = [
 ];
 
 /// What a field is sorted by: known names come before all others.
-pub(super) fn of(key: &str) -> (usize, &str) {
+pub(crate) fn of(key: &str) -> (usize, &str) {
     KNOWN.get(key).map_or((usize::MAX, key), |at| (*at, ""))
 }
 

@@ -10,13 +10,7 @@ use crate::report;
 
 pub(super) fn run(list: &mut ResourceList) -> Result<(), Failure> {
     let mut results = Vec::new();
-    let mut config = match Config::read(list.function_config.as_ref(), &mut results) {
-        Ok(config) => config,
-        Err(message) => {
-            report::append(list, [report::error(message)]);
-            return Err(Failure::sdk_results());
-        }
-    };
+    let mut config = Config::read(list, &mut results)?;
     let taken = config.take_data().map_err(|key| format!("ConfigMap has wrong field name {key}"));
     if let Err(message) = taken.and_then(|()| config.image.check().map_err(str::to_owned)) {
         return terminate(list, results, message);

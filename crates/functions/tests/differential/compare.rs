@@ -65,6 +65,14 @@ pub(crate) fn odd_list(input: &str, ours: &Answer, theirs: &Answer) -> Option<&'
     }
 }
 
+/// As [`odd_list`], for functions on a kustomize of 2021.
+pub(crate) fn early_kustomize(input: &str, ours: &Answer, theirs: &Answer) -> Option<&'static str> {
+    if ours.exit_code == 1 && theirs.exit_code == 1 && theirs.stderr.contains("considering field") {
+        return Some("the whole resource is printed behind the message");
+    }
+    odd_list(input, ours, theirs)
+}
+
 /// Whether only comments and styles differ.
 pub(crate) fn same_values(ours: &Answer, theirs: &Answer) -> bool {
     ours.stderr == theirs.stderr
