@@ -58,8 +58,8 @@ E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(shell command -v go),
 # By the whole workspace, so that nothing is built with other features than `make test` builds it with.
 E2E_TESTS := --workspace $(patsubst e2e/tests/%.rs,--test %,$(wildcard e2e/tests/*.rs))
 E2E_PODS := --workspace --test pods
-# Its stories wait most of the time, each in a namespace of its own.
-E2E_PODS_AT_ONCE := 6
+# Its stories wait most of the time: for pods, or for the cluster to be theirs alone.
+E2E_PODS_AT_ONCE := 10
 
 E2E_RUN := LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) LOGGIA_IMAGES=$(TARGET)/images \
   LOGGIA_RUNNER=$(STATIC)/../release/function-runner e2e/cluster/run $(CARGO) test --locked --offline
