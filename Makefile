@@ -72,6 +72,7 @@ e2e: images tools ## Tests on a real Kubernetes, which is left running.
 	rustc --edition 2024 -O -C target-feature=+crt-static -C panic=abort -C strip=symbols \
 	  -o $(STATIC)/behave-function e2e/functions/behave.rs
 	$(CARGO) test --locked $(E2E_TESTS) --test pods --no-run
+	$(CARGO) build --locked --workspace --bin loggia
 	LOGGIA_CLUSTER_PROGRAMS=$(CACHE)/cluster/bin $(CARGO) test --locked --workspace --test states
 	$(E2E_RUN) $(E2E_TESTS)
 	$(E2E_RUN) $(E2E_PODS) -- --test-threads=$(E2E_PODS_AT_ONCE)
