@@ -31,6 +31,15 @@ lint: ## Format and lints, warnings as errors.
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@$(MAKE) -s deny
+
+.PHONY: deny
+deny: ## Licences, advisories, bans and sources of what we depend on, where cargo-deny is installed.
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	  $(CARGO) deny --all-features check --hide-inclusion-graph licenses bans sources || exit 1; \
+	  if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --all-features check --hide-inclusion-graph advisories; \
+	  else echo "left out: the advisories cannot be fetched here"; fi; \
+	else echo "left out: cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
 
 .PHONY: static
 static: ## The programs that run in an empty image: wrapper-server, and the function of the benchmarks.
@@ -47,7 +56,13 @@ images: static ## The release images as OCI layouts in target/images, and what t
 # Whether a cluster can be had here; otherwise the reason.
 E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(shell command -v go),,Go )
 # By the whole workspace, so that nothing is built with other features than `make test` builds it with.
-E2E_TESTS := --workspace $(patsubst e2e/tests/%.rs,--test %,$(wildcard e2e/tests/*.rs)) --test pods
+E2E_TESTS := --workspace $(patsubst e2e/tests/%.rs,--test %,$(wildcard e2e/tests/*.rs))
+E2E_PODS := --workspace --test pods
+# Its stories wait most of the time: for pods, or for the cluster to be theirs alone.
+E2E_PODS_AT_ONCE := 10
+
+E2E_RUN := LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) LOGGIA_IMAGES=$(TARGET)/images \
+  LOGGIA_RUNNER=$(STATIC)/../release/function-runner e2e/cluster/run $(CARGO) test --locked --offline
 
 .PHONY: e2e
 e2e: images tools ## Tests on a real Kubernetes, which is left running.
@@ -56,11 +71,11 @@ e2e: images tools ## Tests on a real Kubernetes, which is left running.
 	$(STATIC_BUILD) -p loggia-evaluator --example evaluate
 	rustc --edition 2024 -O -C target-feature=+crt-static -C panic=abort -C strip=symbols \
 	  -o $(STATIC)/behave-function e2e/functions/behave.rs
-	$(CARGO) test --locked $(E2E_TESTS) --no-run
+	$(CARGO) test --locked $(E2E_TESTS) --test pods --no-run
+	$(CARGO) build --locked --workspace --bin loggia
 	LOGGIA_CLUSTER_PROGRAMS=$(CACHE)/cluster/bin $(CARGO) test --locked --workspace --test states
-	LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) LOGGIA_IMAGES=$(TARGET)/images \
-	  LOGGIA_RUNNER=$(STATIC)/../release/function-runner \
-	  e2e/cluster/run $(CARGO) test --locked --offline $(E2E_TESTS)
+	$(E2E_RUN) $(E2E_TESTS)
+	$(E2E_RUN) $(E2E_PODS) -- --test-threads=$(E2E_PODS_AT_ONCE)
 
 .PHONY: e2e-down
 e2e-down: ## End the cluster.

@@ -1,10 +1,15 @@
 //! A function that does as its input says, for tests. `rustc` alone builds it.
 //!
-//! It looks for a line `behave: WHAT`: `sleep MILLISECONDS`, `exit CODE`, `results`, `flood`. Otherwise what
-//! comes in goes out. On standard error it tells which pod it ran in.
+//! It looks for a line `behave: WHAT`: `sleep MILLISECONDS`, `exit CODE`, `results`, `flood`, `die`, `eat
+//! MEGABYTES`. Otherwise what comes in goes out. On standard error it tells which pod it ran in, and what it was
+//! called with.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
+
+unsafe extern "C" {
+    fn raise(signal: i32) -> i32;
+}
 
 fn main() {
     let mut list = String::new();
@@ -13,6 +18,9 @@ fn main() {
     }
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     eprintln!("pod {}", host.trim());
+    for word in std::env::args().skip(1) {
+        eprintln!("word {word}");
+    }
     let words = list.lines().find_map(|line| line.trim().strip_prefix("behave: ")).unwrap_or_default();
     let (what, number) = words.split_once(' ').unwrap_or((words, "0"));
     let number: u64 = number.parse().unwrap_or_default();
@@ -28,6 +36,16 @@ fn main() {
             let _ = out.write_all(b"results:\n- message: not good\n  severity: error\n");
             let _ = out.flush();
             std::process::exit(1);
+        }
+        // SAFETY: it takes a number and touches no memory of ours.
+        "die" => drop(unsafe { raise(9) }),
+        "eat" => {
+            // Written to, so that it is really there.
+            let mut eaten = Vec::new();
+            for _ in 0..number {
+                eaten.push(vec![1_u8; 1 << 20]);
+            }
+            eprintln!("{} eaten", eaten.len());
         }
         "flood" => {
             let chunk = vec![b'x'; 1 << 16];

@@ -46,10 +46,11 @@ impl Namespace {
         Api::all(cluster.admin().await?).create(&PostParams::default(), &object).await?;
         let folder = tempfile::tempdir()?;
         let namespace = Self { name, cluster: cluster.clone(), folder, _held: held };
-        // Pods are refused until the namespace has its default service account.
+        // Pods are refused until the namespace has its default service account. After an outage of the API server
+        // the controller that makes it takes its time.
         let accounts: Api<ServiceAccount> = Api::namespaced(cluster.admin().await?, &namespace.name);
         let exists = |found: Option<&ServiceAccount>| found.is_some();
-        pod::wait_for(&accounts, "default", Duration::from_secs(30), exists).await?;
+        pod::wait_for(&accounts, "default", Duration::from_secs(120), exists).await?;
         Ok(namespace)
     }
 
@@ -107,6 +108,26 @@ impl Drop for Namespace {
 // === impl Runner ===
 
 impl Runner {
+    /// The same, by way of another address, which is one of this machine.
+    pub fn by_way_of(&self, address: &str) -> anyhow::Result<Self> {
+        let kubeconfig = std::fs::read_to_string(&self.kubeconfig)?;
+        let lines = kubeconfig.lines().map(|line| match line.split_once("server: ") {
+            Some((indent, _)) => format!("{indent}server: https://{address}\n"),
+            None => format!("{line}\n"),
+        });
+        let port = address.rsplit(':').next().unwrap_or_default();
+        let file = self.kubeconfig.with_file_name(format!("kubeconfig-{port}"));
+        std::fs::write(&file, lines.collect::<String>())?;
+        Ok(Self { user: self.user.clone(), kubeconfig: file, token: self.token.clone() })
+    }
+
+    /// Where the API server is, `HOST:PORT`.
+    pub fn api_server(&self) -> anyhow::Result<String> {
+        let kubeconfig = std::fs::read_to_string(&self.kubeconfig)?;
+        let server = kubeconfig.lines().find_map(|line| line.split_once("server: https://"));
+        Ok(server.context("the kubeconfig names no server")?.1.trim().to_owned())
+    }
+
     pub async fn client(&self) -> anyhow::Result<kube::Client> {
         client(&self.kubeconfig).await
     }

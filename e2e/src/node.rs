@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -15,6 +16,12 @@ use crate::{Namespace, pause_pod, pod, wait_ready};
 #[derive(Debug)]
 pub struct Ballast {
     pods: Api<Pod>,
+}
+
+/// One address that nothing from the node reaches, until this is dropped.
+#[derive(Debug)]
+pub struct Partition {
+    address: String,
 }
 
 /// What there is of the kernel's things that a pod takes up; equal before and after, nothing leaked.
@@ -57,6 +64,32 @@ impl Ballast {
         self.pods.delete("ballast", &DeleteParams::default()).await?;
         pod::wait_for(&self.pods, "ballast", Duration::from_secs(60), |found| found.is_none()).await
     }
+}
+
+// === impl Partition ===
+
+impl Partition {
+    /// Has the node drop what it would send to an address.
+    pub fn of(address: &str) -> anyhow::Result<Self> {
+        iptables("-I", address)?;
+        Ok(Self { address: address.to_owned() })
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        // The rule is for an address that goes with its pod.
+        let _ = iptables("-D", &self.address);
+    }
+}
+
+fn iptables(action: &str, address: &str) -> anyhow::Result<()> {
+    let rule = ["-w", action, "OUTPUT", "-d", address, "-j", "DROP"];
+    let output = Command::new("iptables").args(rule).output().context("iptables")?;
+    if !output.status.success() {
+        bail!("iptables {action} {address}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
 }
 
 fn millicores(quantity: &Quantity) -> anyhow::Result<u64> {

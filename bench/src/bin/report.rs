@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let shown: Vec<_> = [0.0, 0.00012, 0.25, 3.14159, 42.42, 1234.5].map(short).into();
-        assert_eq!(shown, ["0.00", "1.20e-4", "0.25", "3.14", "42.4", "1234"]);
+        let shown: Vec<_> = [0.0, 0.00012, 0.25, 3.21987, 42.42, 1234.5].map(short).into();
+        assert_eq!(shown, ["0.00", "1.20e-4", "0.25", "3.22", "42.4", "1234"]);
     }
 }

@@ -22,6 +22,7 @@ pub enum Phase {
 #[derive(Clone, Debug)]
 pub struct Lifecycle {
     phase: Arc<watch::Sender<Phase>>,
+    warm: Arc<watch::Sender<bool>>,
     /// Each call in flight holds a receiver, so the sender knows when the last is gone.
     calls: Arc<watch::Sender<()>>,
 }
@@ -37,7 +38,11 @@ pub struct InFlight {
 
 impl Default for Lifecycle {
     fn default() -> Self {
-        Self { phase: Arc::new(watch::Sender::new(Phase::Starting)), calls: Arc::new(watch::Sender::new(())) }
+        Self {
+            phase: Arc::new(watch::Sender::new(Phase::Starting)),
+            warm: Arc::new(watch::Sender::new(true)),
+            calls: Arc::new(watch::Sender::new(())),
+        }
     }
 }
 
@@ -45,6 +50,12 @@ impl Lifecycle {
     /// Starts to take calls.
     pub fn serve(&self) {
         self.phase.send_replace(Phase::Serving);
+    }
+
+    /// Says whether all is done that makes first calls quick. It is unless somebody says otherwise, and calls
+    /// are taken either way.
+    pub fn set_warm(&self, warm: bool) {
+        self.warm.send_replace(warm);
     }
 
     /// Stops to take calls, waits for those in flight, no longer than `patience`, and then closes.
@@ -60,6 +71,16 @@ impl Lifecycle {
     /// Tells the phase and its changes.
     pub fn watch(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
+    }
+
+    /// Tells whether the service is warm, and when that changes.
+    pub fn watch_warm(&self) -> watch::Receiver<bool> {
+        self.warm.subscribe()
+    }
+
+    /// The calls that are owed an answer now.
+    pub fn in_flight(&self) -> usize {
+        self.calls.receiver_count()
     }
 
     /// Enters a call, unless this is not the time for one.

@@ -1,6 +1,6 @@
 //! Hostile programs in Starlark and Rego sent to a real service: it answers, and goes on as before.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test may")]
 
 use std::time::{Duration, Instant};
 

@@ -1,17 +1,27 @@
 //! What is asked of the API server. Every request has a time limit, and says which verb it needs.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event, ObjectReference, Pod, PodTemplate, Secret, Service};
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Endpoints, Event, ObjectReference, Pod, PodTemplate, Secret, Service,
+};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams,
+    PostParams, Preconditions,
+};
+use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::Observer;
+use crate::count::Counting;
 use crate::diagnosis::{self, Diagnosis};
 use crate::names::RECLAIM_AFTER;
+use crate::observe::Unobserved;
 
 /// How long the API server may take to answer.
 const ANSWER_TIME: Duration = Duration::from_secs(15);
@@ -25,8 +35,11 @@ pub(crate) struct Cluster {
     pub(crate) namespace: String,
     pub(crate) pods: Api<Pod>,
     pub(crate) services: Api<Service>,
+    /// Of slices a stock installation lets nobody know.
+    pub(crate) endpoints: Api<Endpoints>,
     pub(crate) config_maps: Api<ConfigMap>,
-    pod_templates: Api<PodTemplate>,
+    pub(crate) pod_templates: Api<PodTemplate>,
+    pub(crate) service_templates: Api<DynamicObject>,
     secrets: Api<Secret>,
     events: Api<Event>,
 }
@@ -46,8 +59,11 @@ pub enum ConnectError {
 }
 
 /// A client for the cluster that this file names, or else the surroundings: `KUBECONFIG`, the pod's service
-/// account, the user's own configuration. Nothing is sent yet.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+/// account, the user's own configuration. Nothing is sent yet; what will be is told to an observer.
+pub async fn connect(
+    kubeconfig: Option<&Path>,
+    observer: Option<Arc<dyn Observer>>,
+) -> Result<Client, ConnectError> {
     let named = kubeconfig.is_some() || std::env::var_os("KUBECONFIG").is_some();
     let mut config = match kubeconfig {
         Some(file) => {
@@ -61,7 +77,8 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
         },
     };
     config.read_timeout = Some(READ_TIME);
-    Ok(Client::try_from(config)?)
+    let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
+    Ok(ClientBuilder::try_from(config)?.with_layer(&Counting(observer)).build())
 }
 
 /// Why the API server did not do it.
@@ -83,10 +100,14 @@ impl std::fmt::Debug for Cluster {
 
 impl Cluster {
     pub(crate) fn new(client: &Client, namespace: &str, manager_namespace: &str) -> Self {
+        let service_template = GroupVersionKind::gvk("config.porch.kpt.dev", "v1alpha1", "ServiceTemplate");
+        let service_template = ApiResource::from_gvk_with_plural(&service_template, "servicetemplates");
         Self {
             namespace: namespace.to_owned(),
             pods: Api::namespaced(client.clone(), namespace),
             services: Api::namespaced(client.clone(), namespace),
+            endpoints: Api::namespaced(client.clone(), namespace),
+            service_templates: Api::namespaced_with(client.clone(), namespace, &service_template),
             config_maps: Api::namespaced(client.clone(), manager_namespace),
             pod_templates: Api::namespaced(client.clone(), namespace),
             secrets: Api::namespaced(client.clone(), namespace),
@@ -112,6 +133,10 @@ impl Cluster {
 
     pub(crate) async fn pod_template(&self, name: &str) -> Result<Option<PodTemplate>, Error> {
         timed(self.pod_templates.get_opt(name)).await
+    }
+
+    pub(crate) async fn service_template(&self, name: &str) -> Result<Option<DynamicObject>, Error> {
+        timed(self.service_templates.get_opt(name)).await
     }
 
     pub(crate) async fn delete_pod(&self, name: &str, uid: Option<&str>) -> Result<(), Error> {

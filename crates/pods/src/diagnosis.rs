@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use crate::cluster;
+use crate::names::CONTAINER;
 use crate::pool::FailureKind;
 
 /// What is wrong with a pod, as far as its status tells.
@@ -46,8 +47,9 @@ pub(crate) fn still_waiting(pod: &Pod) -> String {
                 after(waiting.message.as_deref())
             ));
         }
-        let running = state.running.is_some() && !container.ready;
-        running.then(|| format!("container `{}` runs, and its server does not answer", container.name))
+        // Without a probe a container is ready as soon as it runs, and its server may be none.
+        let silent = state.running.is_some() && (!container.ready || container.name == CONTAINER);
+        silent.then(|| format!("container `{}` runs, and its server does not answer", container.name))
     });
     let found: Vec<_> = waiting.collect();
     match found.as_slice() {
@@ -84,6 +86,10 @@ fn container(status: &ContainerStatus) -> Option<Diagnosis> {
 }
 
 fn crashed(status: &ContainerStatus, code: i32, output: Option<&str>, reason: Option<&str>) -> Diagnosis {
+    // The runtime could not begin with it, and the words are those of the runtime.
+    if let Some(reason @ ("StartError" | "ContainerCannotRun")) = reason {
+        return lasting(format!("container `{}`: {reason}{}", status.name, after(output)));
+    }
     let reason = reason.filter(|reason| !matches!(*reason, "Error" | "Completed"));
     let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     let wrote = match output.map(str::trim).filter(|output| !output.is_empty()) {
@@ -217,6 +223,16 @@ mod tests {
         looping["containerStatuses"][0]["lastState"] =
             json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
         assert_eq!(text(&looping).unwrap(), "container `function`: exited with code 137 (OOMKilled)");
+    }
+
+    #[test]
+    fn a_container_that_cannot_be_started_is_told_in_the_runtimes_words() {
+        let message = "exec: \"cp\": executable file not found in $PATH";
+        let state = json!({ "terminated": { "exitCode": 128, "reason": "StartError", "message": message } });
+        let init = json!({ "phase": "Pending", "initContainerStatuses": [{
+            "name": "copy-wrapper-server", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+        }] });
+        assert_eq!(text(&init).unwrap(), format!("container `copy-wrapper-server`: StartError: {message}"));
     }
 
     #[test]

@@ -3,29 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loggia_evaluator::{Answer, Call, CallError, Error, Evaluation, Evaluator};
+use k8s_openapi::api::core::v1::Endpoints;
+use kube::Api;
+use loggia_evaluator::{Answer, Call, CallError, Error, Evaluation, Evaluator, context};
 use loggia_registry::{Images, Reference, with_default_prefix};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Status};
 use tracing::{debug, info, warn};
 
-use crate::Settings;
 use crate::cluster::Cluster;
 use crate::functions::{Functions, default_limits};
 use crate::names::IMAGE_LABEL;
+use crate::observe::Unobserved;
 use crate::pool::state::{Refusal, Settings as PoolSettings, State};
 use crate::pool::task::{Message, Task};
 use crate::pool::{Image, Permit, Pool, PoolError, Retry};
 use crate::remove::remove_all;
 use crate::roster::Roster;
 use crate::secret::PullSecrets;
+use crate::settings::PodAddress;
 use crate::start::Starter;
 use crate::templates::{ReadError, Templates};
-use crate::watch::follow;
+use crate::watch::{End, Subject, Trouble, follow};
+use crate::{Observer, Settings, Snapshot};
 
 /// How long the start waits for the template, so that a wrong one is told at once.
 const TEMPLATE_TIME: Duration = Duration::from_millis(500);
+
+/// How long somebody who only looks waits for the pool.
+const SNAPSHOT_TIME: Duration = Duration::from_secs(1);
 
 /// How many functions are warmed up at once.
 const WARM_AT_ONCE: usize = 4;
@@ -38,7 +45,11 @@ const MOST_TRIES: u32 = 8;
 pub struct PodEvaluator {
     pool: Pool,
     image_prefix: Option<Arc<str>>,
+    warm: watch::Receiver<bool>,
 }
+
+/// The pool, as one who brings it news knows it.
+struct Listener(mpsc::WeakUnboundedSender<Message>);
 
 /// Why there is no pod evaluator.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +61,13 @@ pub struct StartError(String);
 impl PodEvaluator {
     /// Starts the pool. What the cluster has is adopted, and what is to be warm is warmed, after this
     /// returns.
-    pub async fn start(client: kube::Client, images: Images, settings: Settings) -> Result<Self, StartError> {
+    pub async fn start(
+        client: kube::Client,
+        images: Images,
+        settings: Settings,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Self, StartError> {
+        let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
         let settings = Arc::new(settings);
         let cluster = Cluster::new(&client, &settings.namespace, &settings.manager_namespace);
         let templates =
@@ -74,7 +91,8 @@ impl PodEvaluator {
             secrets: Arc::clone(&secrets),
             functions: functions.subscribe(),
             trouble: trouble.clone(),
-            events_refused: Arc::default(),
+            refused: Default::default(),
+            observer,
         };
         let pool_settings = PoolSettings {
             patience: settings.ready_timeout,
@@ -99,23 +117,31 @@ impl PodEvaluator {
             hashes: Default::default(),
             early: Vec::new(),
             looked: Default::default(),
+            pulled: Default::default(),
             notes: Task::notes(),
+            warm: watch::Sender::new(false),
         };
+        let warm = task.warm.subscribe();
         let ended = tokio::spawn(task.run());
         tokio::spawn(remove_all(cluster.clone(), removals));
-        let (pods, services) = (pool.inbox(), pool.inbox());
+        let [pods, services, endpoints] = std::array::from_fn(|_| Listener(pool.inbox()));
         let background = async move {
+            let no_services = Trouble::new(None);
             tokio::join!(
-                follow(cluster.pods.clone(), Some(IMAGE_LABEL), "pods", trouble, move |news| {
-                    let message = Message::Pods(Box::new(news));
-                    pods.upgrade().is_some_and(|inbox| inbox.send(message).is_ok())
+                follow(cluster.pods, Subject::all("pods").with_label(IMAGE_LABEL), &trouble, move |news| {
+                    pods.tell(Message::Pods(Box::new(news)))
                 }),
-                follow(cluster.services.clone(), None, "services", watch::Sender::new(None), move |news| {
-                    let message = Message::Services(Box::new(news));
-                    services.upgrade().is_some_and(|inbox| inbox.send(message).is_ok())
+                follow(cluster.services, Subject::all("services"), &no_services, move |news| {
+                    services.tell(Message::Services(Box::new(news)))
                 }),
+                async {
+                    // Where pods are reached by their own addresses, it does not matter where Services lead.
+                    if settings.address != PodAddress::PodIp {
+                        follow_endpoints(cluster.endpoints, endpoints).await;
+                    }
+                },
                 templates.follow_changes(),
-                Functions::follow_changes(settings, functions),
+                Functions::follow_changes(Arc::clone(&settings), functions),
                 images.clone().follow_changes(),
                 secrets.follow_changes(&images),
             )
@@ -126,7 +152,7 @@ impl PodEvaluator {
                 _ = ended => debug!("The pool has ended"),
             }
         });
-        Ok(Self { pool, image_prefix: None })
+        Ok(Self { pool, image_prefix: None, warm })
     }
 
     /// Puts this before the names of images that have no slash.
@@ -134,6 +160,19 @@ impl PodEvaluator {
     pub fn with_image_prefix(mut self, prefix: Option<String>) -> Self {
         self.image_prefix = prefix.map(Into::into);
         self
+    }
+
+    /// Returns once the functions that are to be warm are, as far as they can be.
+    pub fn warmed_up(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut warm = self.warm.clone();
+        async move {
+            let _ = warm.wait_for(|warm| *warm).await;
+        }
+    }
+
+    /// The pool as it is now; nothing if it does not answer at once.
+    pub async fn snapshot(&self) -> Option<Snapshot> {
+        timeout(SNAPSHOT_TIME, self.pool.snapshot()).await.ok().flatten()
     }
 
     async fn run(&self, call: &Call) -> Result<Answer, Error> {
@@ -153,17 +192,28 @@ impl PodEvaluator {
             tries += 1;
             let permit = self.permit(call, &image, &requested).await?;
             let waited = begin.elapsed();
+            context::note(|noted| {
+                noted.queued = Some(waited);
+                noted.pod = Some(Arc::clone(&permit.pod));
+            });
             let left = call.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let outcome = permit.client.call(&call.image, call.resource_list.clone(), left).await;
+            let sent = Instant::now();
+            let outcome = tokio::select! {
+                outcome = permit.client.call(&call.image, call.resource_list.clone(), left) => outcome,
+                () = permit.abandoned() => {
+                    Err(CallError::Broken(Status::unavailable("the pod does not answer any more")))
+                }
+            };
+            context::note(|noted| noted.called = Some(sent.elapsed()));
             let pod = &permit.pod;
             let status = match outcome {
                 Ok(answer) => {
                     info!(pod = %pod, ?waited, took = ?begin.elapsed(), "evaluating {} in pod", call.image);
                     return Ok(answer);
                 }
-                Err(CallError::NotSent(status)) if tries < MOST_TRIES => {
+                Err(CallError::NotSent(_)) if tries < MOST_TRIES => {
                     permit.broken();
-                    debug!(pod = %pod, %status, "The call did not reach the pod: another one is tried");
+                    debug!(pod = %pod, "The call did not reach the pod: another one is tried");
                     continue;
                 }
                 // The pod is about to leave and took no notice of the call.
@@ -175,7 +225,7 @@ impl PodEvaluator {
                 Err(CallError::Broken(status) | CallError::Final(status)) if !broke && is_cut(&status) => {
                     permit.broken();
                     broke = true;
-                    info!(pod = %pod, %status, "The connection broke during a call: it is made once more");
+                    info!(pod = %pod, "The connection broke during a call: it is made once more");
                     continue;
                 }
                 Err(error) => error.into_status(),
@@ -215,6 +265,16 @@ impl PodEvaluator {
     }
 }
 
+/// Tells where Services lead, where that may be known; without it, a broken connection tells as much, only
+/// later.
+async fn follow_endpoints(api: Api<Endpoints>, pool: Listener) {
+    let subject = Subject::all("endpoints").if_allowed();
+    let tell = move |news| pool.tell(Message::Endpoints(Box::new(news)));
+    if let End::Refused(text) = follow(api, subject, &Trouble::new(None), tell).await {
+        info!("{text}; a Service that leads nowhere is noticed by the first call");
+    }
+}
+
 /// The server in the pod refuses calls because it stops or has not quite started.
 fn is_leaving(status: &Status) -> bool {
     let words = ["shutting down; try again", "is starting; try again"];
@@ -224,6 +284,15 @@ fn is_leaving(status: &Status) -> bool {
 /// The call came to an end that the function had no part in.
 fn is_cut(status: &Status) -> bool {
     status.code() == Code::Unavailable
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// Says whether there still is a pool.
+    fn tell(&self, message: Message) -> bool {
+        self.0.upgrade().is_some_and(|inbox| inbox.send(message).is_ok())
+    }
 }
 
 impl Evaluator for PodEvaluator {

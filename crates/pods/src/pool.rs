@@ -2,6 +2,7 @@
 //!
 //! [`State`](state::State) decides and does nothing; one task owns it and carries out what it decides.
 
+mod event;
 mod function;
 #[cfg(test)]
 mod simulation;
@@ -9,6 +10,7 @@ pub(crate) mod state;
 pub(crate) mod task;
 #[cfg(test)]
 mod tests;
+mod warm_up;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use loggia_evaluator::Client;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tonic::Code;
 
 use self::state::{CallId, InstanceId, Refusal};
 use self::task::Message;
+use crate::Snapshot;
 
 /// The way to the pool. Clones share it; with the last one the pool ends, and its pods stay.
 #[derive(Clone, Debug)]
@@ -35,6 +38,7 @@ pub(crate) struct Permit {
     pub(crate) client: Client,
     pub(crate) pod: Arc<str>,
     instance: InstanceId,
+    lost: watch::Receiver<bool>,
     place: Place,
 }
 
@@ -51,6 +55,7 @@ pub(crate) struct Endpoint {
     instance: InstanceId,
     client: Client,
     pod: Arc<str>,
+    lost: watch::Receiver<bool>,
 }
 
 /// Why a call has no permit.
@@ -127,8 +132,14 @@ impl Pool {
         let asked = Message::Ask { image, requested, call, reply };
         self.inbox.send(asked).map_err(|_| PoolError::Closed)?;
         let answer = answer.await.map_err(|_| PoolError::Closed)?;
-        let Endpoint { instance, client, pod } = answer.map_err(PoolError::Refused)?;
-        Ok(Permit { client, pod, instance, place })
+        let Endpoint { instance, client, pod, lost } = answer.map_err(PoolError::Refused)?;
+        Ok(Permit { client, pod, instance, lost, place })
+    }
+
+    pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Message::Show { reply }).ok()?;
+        answer.await.ok()
     }
 
     /// A way to tell the pool things that does not keep it alive.
@@ -144,6 +155,13 @@ impl Permit {
     pub(crate) fn broken(&self) {
         let event = state::Event::Broken { instance: self.instance };
         let _ = self.place.inbox.send(Message::Event(event));
+    }
+
+    /// Returns when no answer will come from the instance any more.
+    pub(crate) async fn abandoned(&self) {
+        if self.lost.clone().wait_for(|lost| *lost).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Deleting what is not wanted, a little at a time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::cluster::{Cluster, Error};
 use crate::roster::Garbage;
@@ -22,18 +23,20 @@ const TRIES: u32 = 6;
 /// Deletes what it is sent, until nobody sends any more.
 pub(crate) async fn remove_all(cluster: Cluster, mut garbage: mpsc::UnboundedReceiver<Garbage>) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
+    let refused = Arc::new(AtomicBool::new(false));
     while let Some(thing) = garbage.recv().await {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let cluster = cluster.clone();
+        let (cluster, refused) = (cluster.clone(), Arc::clone(&refused));
         tokio::spawn(async move {
-            remove(&cluster, &thing).await;
+            remove(&cluster, &thing, &refused).await;
             drop(place);
         });
         sleep(PACE).await;
     }
 }
 
-async fn remove(cluster: &Cluster, thing: &Garbage) {
+/// What is refused is said once, until something is not.
+async fn remove(cluster: &Cluster, thing: &Garbage, refused: &AtomicBool) {
     let mut pause = Duration::from_millis(500);
     for attempt in 1..=TRIES {
         let result = match thing {
@@ -46,10 +49,13 @@ async fn remove(cluster: &Cluster, thing: &Garbage) {
                 cluster.delete_service(name, uid.as_deref()).await.map_err(|error| ("services", error))
             }
         };
-        let Err((resource, error)) = result else { return };
-        if attempt == TRIES || matches!(error.code(), Some(401 | 403)) {
-            warn!("{}", cluster.diagnose("delete", resource, &error).text);
-            return;
+        let Err((resource, error)) = result else { return refused.store(false, Ordering::Relaxed) };
+        let text = cluster.diagnose("delete", resource, &error).text;
+        match error.code() {
+            Some(401 | 403) if refused.swap(true, Ordering::Relaxed) => return debug!("{text}"),
+            Some(401 | 403) => return warn!("{text}; until then pods that nobody uses stay"),
+            _ if attempt == TRIES => return warn!("{text}"),
+            _ => {}
         }
         sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
@@ -69,5 +75,45 @@ async fn remove_pod(
             cluster.delete_service(service, uid.as_deref()).await.map_err(|error| ("services", error))
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::fake::ApiServer;
+
+    fn pod(name: &str) -> Garbage {
+        let service = Some((format!("s-{name}"), None));
+        Garbage::Pod { name: name.to_owned(), uid: None, service, why: "nobody wants it".to_owned() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deletions_are_paced_and_a_pod_goes_before_its_service() {
+        let api = ApiServer::default();
+        let (send, garbage) = mpsc::unbounded_channel();
+        for number in 0..100 {
+            send.send(pod(&format!("p{number}"))).unwrap();
+        }
+        drop(send);
+        let begin = Instant::now();
+        remove_all(api.cluster(), garbage).await;
+        assert!(begin.elapsed() >= PACE * 100, "{:?}", begin.elapsed());
+        sleep(Duration::from_secs(1)).await;
+        let requests = api.requests();
+        assert_eq!(requests.len(), 200);
+        let place = |path: &str| requests.iter().position(|request| request.ends_with(path)).unwrap();
+        assert!(place("/pods/p7") < place("/services/s-p7"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_forbidden_is_not_tried_again_and_again() {
+        let api = ApiServer::refusing();
+        let refused = AtomicBool::new(false);
+        remove(&api.cluster(), &pod("p"), &refused).await;
+        assert_eq!(api.requests().len(), 1);
+        assert!(refused.load(Ordering::Relaxed), "it was said");
     }
 }

@@ -3,22 +3,27 @@
 //! Pure, like the pool: news in, events and garbage out. Pods are known by their names, which have a part
 //! of chance and are never used twice.
 
+mod record;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Pod, Service};
-use loggia_evaluator::Client;
-use loggia_registry::Reference;
-use tokio::sync::watch;
+use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 
-use crate::blueprint::note;
-use crate::names::{CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, OWNER, RECLAIM_AFTER, TEMPLATE_HASH};
-use crate::pool::Image;
+pub(crate) use self::record::{Discovery, Record};
+use self::record::{label, phase};
+use crate::blueprint::note as annotation;
+use crate::names::{IMAGE_LABEL, OWNER};
 use crate::pool::state::{Event, InstanceId, Sight};
+use crate::watch::News;
 
 /// How long a Service may be without a pod: whoever made it is about to make the pod, too.
 const LONELY_TIME: Duration = Duration::from_secs(20);
+
+/// How long a deletion may take to be seen before it is asked for again.
+const DELETION_TIME: Duration = Duration::from_secs(120);
 
 /// One moment, on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -35,34 +40,26 @@ pub(crate) struct Roster {
     by_pod: HashMap<String, InstanceId>,
     pods: HashMap<String, PodNote>,
     services: HashMap<String, ServiceNote>,
-}
-
-/// What belongs to one instance.
-#[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) image: Image,
-    /// The image as the pod has it.
-    pub(crate) requested: Arc<str>,
-    pub(crate) ours: bool,
-    pub(crate) pod: Option<String>,
-    pub(crate) service: Option<String>,
-    /// The pod as it was last seen; nothing once it is gone.
-    pub(crate) latest: watch::Sender<Option<Arc<Pod>>>,
-    pub(crate) client: Option<Client>,
-    pub(crate) template_hash: Option<String>,
-    pub(crate) digest: Option<String>,
-    was_ready: bool,
-    /// What this pool wrote last as the time to reclaim.
-    told: Option<i64>,
-    heard: Option<i64>,
+    /// Where each Service leads, as far as that is known.
+    endpoints: HashMap<String, Vec<String>>,
 }
 
 #[derive(Debug)]
 struct PodNote {
     uid: Option<String>,
     id: String,
-    /// Somebody was asked to delete it.
-    condemned: bool,
+    terminating: bool,
+    fate: Fate,
+}
+
+/// What was decided about a pod that is no instance's, or no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Open,
+    /// Others take care of it.
+    Forgotten,
+    /// Since when somebody is to delete it.
+    Condemned(Instant),
 }
 
 #[derive(Debug)]
@@ -95,13 +92,8 @@ pub(crate) struct Meaning {
     pub(crate) garbage: Vec<Garbage>,
     /// Pods that nobody has spoken for, to be given names as instances.
     pub(crate) found: Vec<Discovery>,
-}
-
-/// A pod of another replica, or of one that is gone.
-#[derive(Debug)]
-pub(crate) struct Discovery {
-    pub(crate) record: Record,
-    pub(crate) held_until: Instant,
+    /// Instances whose node told just now what it made of the name of their image.
+    pub(crate) pulled: Vec<InstanceId>,
 }
 
 // === impl Roster ===
@@ -123,25 +115,29 @@ impl Roster {
         record.service = Some(service);
     }
 
-    /// What there is of an instance in the cluster, for whoever is to delete it.
-    pub(crate) fn garbage(&self, instance: InstanceId, why: String) -> Option<Garbage> {
-        let record = self.records.get(&instance)?;
-        let name = record.pod.clone()?;
+    /// The instance is to be deleted: what there is of it in the cluster, for whoever is to do it.
+    pub(crate) fn condemn(&mut self, instance: InstanceId, why: String, now: Instant) -> Option<Garbage> {
+        let record = self.take(instance, Fate::Condemned(now))?;
+        let name = record.pod?;
         let uid = self.pods.get(&name).and_then(|pod| pod.uid.clone());
-        let service = record.service.clone().map(|service| {
+        let service = record.service.map(|service| {
             let uid = self.services.get(&service).and_then(|service| service.uid.clone());
             (service, uid)
         });
         Some(Garbage::Pod { name, uid, service, why })
     }
 
-    /// The instance is no longer the pool's.
-    pub(crate) fn remove(&mut self, instance: InstanceId) -> Option<Record> {
+    /// The instance is no longer the pool's, and somebody else's to remove.
+    pub(crate) fn forget(&mut self, instance: InstanceId) {
+        self.take(instance, Fate::Forgotten);
+    }
+
+    fn take(&mut self, instance: InstanceId, fate: Fate) -> Option<Record> {
         let record = self.records.remove(&instance)?;
         if let Some(pod) = &record.pod {
             self.by_pod.remove(pod);
             if let Some(note) = self.pods.get_mut(pod) {
-                note.condemned = true;
+                note.fate = fate;
             }
         }
         Some(record)
@@ -151,6 +147,11 @@ impl Roster {
     pub(crate) fn holder(&self, service: &str) -> Option<InstanceId> {
         let holds = |(_, record): &(&InstanceId, &Record)| record.service.as_deref() == Some(service);
         self.records.iter().find(holds).map(|(instance, _)| *instance)
+    }
+
+    /// A pod with this ID is about to go: until it is gone, a new Service of that name would lead to it.
+    pub(crate) fn is_being_left(&self, id: &str) -> bool {
+        self.pods.values().any(|pod| pod.id == id && (pod.fate != Fate::Open || pod.terminating))
     }
 
     pub(crate) fn cluster_ip(&self, service: &str) -> Option<String> {
@@ -191,37 +192,57 @@ impl Roster {
         let Some(name) = pod.metadata.name.clone() else { return };
         let Some(id) = label(&pod).map(ToOwned::to_owned) else { return };
         let entry = self.pods.entry(name.clone());
-        let note = entry.or_insert_with(|| PodNote { uid: None, id, condemned: false });
+        let note = entry.or_insert_with(|| PodNote { uid: None, id, terminating: false, fate: Fate::Open });
         note.uid.clone_from(&pod.metadata.uid);
+        note.terminating = pod.metadata.deletion_timestamp.is_some();
         if let Some(instance) = self.by_pod.get(&name).copied() {
             if let Some(record) = self.records.get_mut(&instance) {
+                let known = record.pulled.clone();
                 record.learn(instance, pod, now, &mut meaning.events);
+                if record.pulled.is_some() && record.pulled != known {
+                    meaning.pulled.push(instance);
+                }
             }
+            self.see_where_it_leads(instance, meaning);
             return;
         }
-        if note.condemned || pod.metadata.deletion_timestamp.is_some() {
+        if note.fate != Fate::Open || note.terminating {
             return;
         }
-        let service = label(&pod).and_then(|id| {
-            let uid = self.services.get(id)?.uid.clone();
-            Some((id.to_owned(), uid))
-        });
-        let garbage = |why: &str| Garbage::Pod {
-            name: name.clone(),
-            uid: pod.metadata.uid.clone(),
-            service,
-            why: why.to_owned(),
-        };
         let annotations = pod.metadata.annotations.as_ref();
-        if matches!(phase(&pod), Some("Failed" | "Succeeded")) {
-            meaning.garbage.push(garbage("it ended"));
-            note.condemned = true;
-        } else if crate::blueprint::note(annotations, OWNER) == Some(owner) {
-            meaning.garbage.push(garbage("the pool gave it up"));
-            note.condemned = true;
+        let why = match phase(&pod) {
+            Some("Failed" | "Succeeded") => Some("it ended"),
+            _ if annotation(annotations, OWNER) == Some(owner) => Some("the pool gave it up"),
+            _ => None,
+        };
+        if let Some(why) = why {
+            note.fate = Fate::Condemned(now.instant);
+            meaning.garbage.extend(self.waste(&name, why));
         } else if let Some(discovery) = Discovery::of(pod, ttl, now) {
             meaning.found.push(discovery);
         }
+    }
+
+    /// A pod that is no instance's, with the Service that is there for it.
+    fn waste(&self, name: &str, why: &str) -> Option<Garbage> {
+        let PodNote { uid, id, .. } = self.pods.get(name)?;
+        let service = self.services.get(id).map(|service| (id.clone(), service.uid.clone()));
+        Some(Garbage::Pod { name: name.to_owned(), uid: uid.clone(), service, why: why.to_owned() })
+    }
+
+    /// Pods that were to be deleted long ago and are still there as if nothing had happened.
+    pub(crate) fn left_overs(&mut self, now: Instant) -> Vec<Garbage> {
+        let mut names = Vec::new();
+        for (name, note) in &mut self.pods {
+            if let Fate::Condemned(since) = note.fate
+                && !note.terminating
+                && since + DELETION_TIME <= now
+            {
+                note.fate = Fate::Condemned(now);
+                names.push(name.clone());
+            }
+        }
+        names.iter().filter_map(|name| self.waste(name, "it is still there")).collect()
     }
 
     pub(crate) fn all_services(&mut self, services: &[Service]) -> Meaning {
@@ -239,7 +260,7 @@ impl Roster {
     pub(crate) fn service_seen(&mut self, service: &Service) {
         let Some(name) = service.metadata.name.clone() else { return };
         let spec = service.spec.as_ref();
-        let selector = spec.and_then(|spec| note(spec.selector.as_ref(), IMAGE_LABEL));
+        let selector = spec.and_then(|spec| annotation(spec.selector.as_ref(), IMAGE_LABEL));
         // Only what looks as Porch and Loggia make it is ours to judge.
         if selector != Some(name.as_str()) {
             return;
@@ -260,6 +281,65 @@ impl Roster {
         }
     }
 
+    /// Where Services lead. That one leads elsewhere shows a moment before or after the pod does, so it is
+    /// only a reason to look.
+    pub(crate) fn endpoints(&mut self, news: News<Endpoints>) -> Meaning {
+        let mut meaning = Meaning::default();
+        let changed: Vec<_> = match news {
+            News::All(all) => {
+                let mut names: HashSet<_> = std::mem::take(&mut self.endpoints).into_keys().collect();
+                for endpoints in all {
+                    names.extend(self.note_endpoints(&endpoints));
+                }
+                names.into_iter().collect()
+            }
+            News::Seen(endpoints) => self.note_endpoints(&endpoints).into_iter().collect(),
+            News::Gone(endpoints) => {
+                let name = endpoints.metadata.name.unwrap_or_default();
+                self.endpoints.remove(&name);
+                vec![name]
+            }
+        };
+        for instance in changed.iter().filter_map(|service| self.holder(service)).collect::<Vec<_>>() {
+            self.see_where_it_leads(instance, &mut meaning);
+        }
+        meaning
+    }
+
+    fn note_endpoints(&mut self, endpoints: &Endpoints) -> Option<String> {
+        let name = endpoints.metadata.name.clone()?;
+        let subsets = endpoints.subsets.iter().flatten();
+        let addresses = subsets.flat_map(|subset| subset.addresses.iter().chain(&subset.not_ready_addresses));
+        let addresses = addresses.flatten().map(|address| address.ip.clone()).collect();
+        self.endpoints.insert(name.clone(), addresses);
+        Some(name)
+    }
+
+    fn see_where_it_leads(&mut self, instance: InstanceId, meaning: &mut Meaning) {
+        let elsewhere = self.leads_elsewhere(instance);
+        let Some(record) = self.records.get_mut(&instance) else { return };
+        let Some(leads_to) = record.service.as_ref().map(|service| self.endpoints.get(service)) else {
+            return;
+        };
+        let own = record.addresses();
+        if own.is_empty() || (leads_to.is_none() && record.reached.is_none()) {
+            return;
+        }
+        let reached = !elsewhere && leads_to.is_some_and(|all| all.iter().any(|one| own.contains(one)));
+        if !reached && record.reached != Some(false) {
+            meaning.events.push(Event::Broken { instance });
+        }
+        record.reached = Some(reached);
+    }
+
+    /// The Service of an instance leads to others than its pod.
+    pub(crate) fn leads_elsewhere(&self, instance: InstanceId) -> bool {
+        let Some(record) = self.records.get(&instance) else { return false };
+        let own = record.addresses();
+        let leads_to = record.service.as_ref().and_then(|service| self.endpoints.get(service));
+        !own.is_empty() && leads_to.is_some_and(|all| all.iter().any(|address| !own.contains(address)))
+    }
+
     /// Services whose pods are gone, once they have been so for a while.
     pub(crate) fn lonely_services(&mut self, now: Instant) -> Vec<Garbage> {
         let claimed: HashSet<_> =
@@ -276,100 +356,4 @@ impl Roster {
         }
         garbage
     }
-}
-
-// === impl Record ===
-
-impl Record {
-    /// An instance that is about to be started.
-    pub(crate) fn new(image: Image, requested: Arc<str>) -> Self {
-        Self {
-            image,
-            requested,
-            ours: true,
-            pod: None,
-            service: None,
-            latest: watch::Sender::new(None),
-            client: None,
-            template_hash: None,
-            digest: None,
-            was_ready: false,
-            told: None,
-            heard: None,
-        }
-    }
-
-    fn learn(&mut self, instance: InstanceId, pod: Pod, now: Now, events: &mut Vec<Event>) {
-        let sight = match (pod.metadata.deletion_timestamp.is_some(), phase(&pod), is_ready(&pod)) {
-            (true, _, _) => Some(Sight::Terminating),
-            (_, Some("Failed" | "Succeeded"), _) => Some(Sight::Failed),
-            (_, _, true) => {
-                self.was_ready = true;
-                Some(Sight::Ready)
-            }
-            (_, _, false) => self.was_ready.then_some(Sight::NotReady),
-        };
-        let heard = reclaim_after(&pod);
-        if heard.is_some() && heard != self.heard && heard != self.told {
-            let until = moment(heard.unwrap_or(now.unix), now);
-            events.push(Event::Held { instance, until });
-        }
-        self.heard = heard;
-        let notes = pod.metadata.annotations.as_ref();
-        self.template_hash = note(notes, TEMPLATE_HASH).map(ToOwned::to_owned);
-        self.digest = note(notes, DIGEST).map(ToOwned::to_owned);
-        events.extend(sight.map(|sight| Event::Seen { instance, sight }));
-        self.latest.send_replace(Some(Arc::new(pod)));
-    }
-}
-
-// === impl Discovery ===
-
-impl Discovery {
-    fn of(pod: Pod, ttl: Duration, now: Now) -> Option<Self> {
-        let notes = pod.metadata.annotations.as_ref();
-        let containers = &pod.spec.as_ref()?.containers;
-        let requested = containers.iter().find(|container| container.name == CONTAINER)?.image.clone()?;
-        let image = note(notes, IMAGE).unwrap_or(&requested);
-        let image = image.parse::<Reference>().ok()?.to_string();
-        let heard = reclaim_after(&pod);
-        let held_until = heard.map_or(now.instant + ttl, |unix| moment(unix, now));
-        let mut record = Record::new(Image::new(image), requested.into());
-        record.ours = false;
-        record.pod.clone_from(&pod.metadata.name);
-        record.service = label(&pod).map(ToOwned::to_owned);
-        record.template_hash = note(notes, TEMPLATE_HASH).map(ToOwned::to_owned);
-        record.digest = note(notes, DIGEST).map(ToOwned::to_owned);
-        record.was_ready = is_ready(&pod);
-        record.heard = heard;
-        record.latest.send_replace(Some(Arc::new(pod)));
-        Some(Self { record, held_until })
-    }
-}
-
-fn label(pod: &Pod) -> Option<&str> {
-    note(pod.metadata.labels.as_ref(), IMAGE_LABEL)
-}
-
-fn phase(pod: &Pod) -> Option<&str> {
-    pod.status.as_ref()?.phase.as_deref()
-}
-
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
-}
-
-/// When the pod may be removed, as far as its annotation says so in a way one can read.
-fn reclaim_after(pod: &Pod) -> Option<i64> {
-    note(pod.metadata.annotations.as_ref(), RECLAIM_AFTER)?.parse().ok()
-}
-
-/// A time of the calendar on the clock that counts.
-fn moment(unix: i64, now: Now) -> Instant {
-    // What lies further ahead than a year is a mistake of some clock.
-    let ahead = (unix - now.unix).clamp(0, 365 * 24 * 3600);
-    let behind = (now.unix - unix).clamp(0, 365 * 24 * 3600);
-    let at = now.instant + Duration::from_secs(ahead.unsigned_abs());
-    at.checked_sub(Duration::from_secs(behind.unsigned_abs())).unwrap_or(at)
 }

@@ -15,12 +15,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tracing::{debug, info};
 
-use crate::Settings;
 use crate::blueprint::{Blueprint, Particulars, note};
 use crate::cluster::Cluster;
 use crate::diagnosis::{self, Diagnosis};
 use crate::functions::{Functions, default_limits};
 use crate::names::{self, IMAGE, PORT, TEMPLATE_HASH};
+use crate::observe::Progress;
 use crate::pool::state::InstanceId;
 use crate::pool::task::Message;
 use crate::pool::{Failure, FailureKind, Image};
@@ -29,6 +29,7 @@ use crate::settings::PodAddress;
 use crate::template::Template;
 use crate::templates::Templates;
 use crate::watch::Trouble;
+use crate::{Observer, Phase, Settings};
 
 /// How long one question to a server that may not be there yet may take.
 const QUESTION_TIME: Duration = Duration::from_millis(500);
@@ -56,7 +57,15 @@ pub(crate) struct Starter {
     pub(crate) functions: watch::Receiver<Arc<Functions>>,
     /// Why there is no news of pods.
     pub(crate) trouble: Trouble,
-    pub(crate) events_refused: Arc<AtomicBool>,
+    pub(crate) refused: Refused,
+    pub(crate) observer: Arc<dyn Observer>,
+}
+
+/// What this program may do without, and was not allowed. It is said once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refused {
+    pub(crate) events: Arc<AtomicBool>,
+    pub(crate) patches: Arc<AtomicBool>,
 }
 
 /// One instance to be started.
@@ -86,11 +95,13 @@ impl Starter {
     /// the pool to delete.
     pub(crate) async fn start(&self, job: Job) -> Result<Client, Failure> {
         let Job { image, requested, .. } = &job;
+        let mut progress = Progress::new(Arc::clone(&self.observer));
         let metadata = self.images.metadata(requested).await.map_err(|error| Failure {
             kind: if error.may_pass() { FailureKind::Passing } else { FailureKind::Lasting },
             text: format!("unable to get the entrypoint for {requested}: {error}"),
             code: Code::Unknown,
         })?;
+        progress.reached(Phase::Metadata);
         if self.images.needs_pull_secret(requested) {
             let secret = self.images.read_pull_secret().map_err(|error| lasting(error.to_string()))?;
             if let Some(secret) = secret {
@@ -103,7 +114,8 @@ impl Starter {
         let blueprint = self.blueprint(&template, image, requested);
         let hash = blueprint.hash().map_err(|error| lasting(format!("unable to apply the pod: {error}")))?;
         let place = self.create(&job, &blueprint, &metadata, &hash).await?;
-        self.wait(&place, job.latest.clone(), self.settings.ready_timeout).await
+        progress.reached(Phase::Create);
+        self.wait(&place, job.latest.clone(), self.settings.ready_timeout, Some(progress)).await
     }
 
     /// Waits for an instance that somebody else started.
@@ -116,17 +128,18 @@ impl Starter {
         let age = created.map(|time| unix_now() - time.0.as_second()).unwrap_or_default();
         let age = Duration::from_secs(age.max(0).unsigned_abs());
         let left = self.settings.ready_timeout.saturating_sub(age).max(ADOPTION_TIME);
-        self.wait(place, latest, left).await
+        self.wait(place, latest, left, None).await
     }
 
-    /// Whether an instance still answers.
-    pub(crate) async fn check(client: &Client) -> bool {
+    /// Whether an instance still answers, on a connection of its own: one that is there may lead where no
+    /// other would.
+    pub(crate) async fn check(&self, place: &Place, latest: &watch::Receiver<Option<Arc<Pod>>>) -> bool {
         for pause in [50, 200, 400] {
-            match timeout(QUESTION_TIME, client.is_serving()).await {
-                Ok(Ok(serving)) => return serving,
-                Ok(Err(error)) => debug!(%error, "An instance does not answer"),
-                Err(_) => debug!("An instance does not answer"),
+            let pod = latest.borrow().clone();
+            if self.ask(place, pod.as_deref()).await.is_some() {
+                return true;
             }
+            debug!(place.pod, "An instance does not answer");
             sleep(Duration::from_millis(pause)).await;
         }
         false
@@ -205,6 +218,10 @@ impl Starter {
         let mut taken = 0;
         for number in 1..=MOST_NUMBERS {
             let id = names::id(&metadata.reference, &metadata.porch_digest, number);
+            if is_being_left(job, &id).await {
+                debug!(id, "A pod with the number is about to go");
+                continue;
+            }
             let service = blueprint.service(Particulars { id: &id, ..particulars }, hash);
             let error = match self.cluster.create_service(&service).await {
                 Ok(service) => return Ok(service),
@@ -235,6 +252,7 @@ impl Starter {
         place: &Place,
         mut latest: watch::Receiver<Option<Arc<Pod>>>,
         patience: Duration,
+        mut progress: Option<Progress>,
     ) -> Result<Client, Failure> {
         let begin = Instant::now();
         let mut seen = false;
@@ -242,6 +260,9 @@ impl Starter {
         let mut no_node_since = None;
         loop {
             let pod = latest.borrow_and_update().clone();
+            if let (Some(progress), Some(pod)) = (&mut progress, &pod) {
+                progress.seen(pod);
+            }
             let wrong = match &pod {
                 Some(pod) => diagnosis::diagnose(pod),
                 None if seen => {
@@ -260,6 +281,9 @@ impl Starter {
             let scheduled =
                 pod.as_ref().and_then(|pod| pod.spec.as_ref()).is_some_and(|spec| spec.node_name.is_some());
             if scheduled && let Some(client) = self.ask(place, pod.as_deref()).await {
+                if let Some(progress) = &mut progress {
+                    progress.reached(Phase::Ready);
+                }
                 return Ok(client);
             }
             if begin.elapsed() >= patience {
@@ -324,10 +348,10 @@ impl Starter {
 
     /// Leaves an Event at the pod, where that is allowed.
     fn record(&self, pod: Pod, text: String) {
-        if self.events_refused.load(Ordering::Relaxed) {
+        if self.refused.events.load(Ordering::Relaxed) {
             return;
         }
-        let (cluster, refused) = (self.cluster.clone(), Arc::clone(&self.events_refused));
+        let (cluster, refused) = (self.cluster.clone(), Arc::clone(&self.refused.events));
         tokio::spawn(async move {
             if let Err(error) = cluster.record(&pod, "FunctionNotReady", &text).await
                 && error.code() == Some(403)
@@ -337,6 +361,14 @@ impl Starter {
             }
         });
     }
+}
+
+/// Whether a pod with this ID is about to go. A new Service of that name would lead to it as long as it is there.
+async fn is_being_left(job: &Job, id: &str) -> bool {
+    let (reply, answer) = oneshot::channel();
+    let question = Message::BeingLeft { id: id.to_owned(), reply };
+    let asked = job.inbox.upgrade().is_some_and(|inbox| inbox.send(question).is_ok());
+    asked && answer.await.unwrap_or(false)
 }
 
 /// Whether the holder of a Service takes up a place, or is about to leave it.

@@ -14,8 +14,6 @@ pub(crate) struct Template {
     pub(crate) pod: Pod,
     pub(crate) service: Service,
     pub(crate) version: String,
-    /// It is the built-in one, which keeps up with [`PodSecurity`].
-    pub(crate) inline: bool,
 }
 
 /// How much a function pod is kept from doing.
@@ -46,12 +44,7 @@ pub(crate) enum Error {
 impl Template {
     /// The built-in templates, with the wrapper server of this image.
     pub(crate) fn inline(wrapper_image: &str) -> Self {
-        Self {
-            pod: inline_pod(wrapper_image),
-            service: inline_service(),
-            version: INLINE_VERSION.to_owned(),
-            inline: true,
-        }
+        Self { pod: inline_pod(wrapper_image), service: inline_service(), version: INLINE_VERSION.to_owned() }
     }
 
     /// Templates as people wrote them, in YAML or JSON. Without one for the Service, the built-in one does.
@@ -63,7 +56,7 @@ impl Template {
             }
             None => inline_service(),
         };
-        Self { pod, service, version: version.to_owned(), inline: false }.checked()
+        Self { pod, service, version: version.to_owned() }.checked()
     }
 
     /// A template must have a place for the function.
@@ -93,6 +86,7 @@ fn inline_pod(wrapper_image: &str) -> Pod {
                 "imagePullPolicy": "IfNotPresent",
                 "command": ["cp", "-a", "/home/nonroot/wrapper-server/.", "/wrapper-server-tools"],
                 "securityContext": { "allowPrivilegeEscalation": false },
+                "terminationMessagePolicy": "FallbackToLogsOnError",
                 "volumeMounts": [mount],
             }],
             "containers": [{

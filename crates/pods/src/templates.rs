@@ -1,25 +1,39 @@
 //! Where the template of function pods comes from, and keeping up with it.
+//!
+//! Objects are read by `get`. A watch only tells when to read them again; where it is not allowed, they are
+//! read now and then, and whenever a pod is made.
 
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate};
-use tokio::sync::watch;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate, Service};
+use kube::api::DynamicObject;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::cluster::{self, Cluster};
 use crate::diagnosis;
 use crate::template::{Error, Template};
+use crate::watch::{End, Subject, Trouble, follow};
 
 /// The PodTemplate that newer releases of Porch keep beside their function pods.
 const POD_TEMPLATE: &str = "base-pod-template";
+/// The ServiceTemplate that they keep there, too.
+const SERVICE_TEMPLATE: &str = "base-service-template";
 
-/// How long a template is believed without another look.
+/// How long a template that is not watched is believed without another look.
 const BELIEVED: Duration = Duration::from_secs(2);
 
-/// How often it is looked at when nobody needs it.
+/// How often one that is not watched is looked at when nobody needs it.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// After so many looks it is tried again whether watching is allowed.
+const LOOKS: u32 = 60;
 
 /// The template in force. Clones share it.
 #[derive(Clone, Debug)]
@@ -34,12 +48,21 @@ struct Shared {
     wrapper_image: String,
     current: watch::Sender<Option<Arc<Template>>>,
     read_at: Mutex<Option<Instant>>,
+    complaint: Mutex<Option<String>>,
+    /// Some object of the source has changed.
+    changed: Notify,
+    /// Why each object of the source is not watched; all are where there is nothing.
+    unwatched: [Trouble; 2],
 }
 
 #[derive(Debug)]
 enum Source {
-    /// The built-in one, unless the cluster has a PodTemplate that this program may read.
-    Inline,
+    /// The PodTemplate and the ServiceTemplate of newer releases, as far as the cluster has them and lets
+    /// this program read them; else the built-in ones.
+    Objects {
+        /// Nothing is to be had.
+        closed: AtomicBool,
+    },
     ConfigMap(String),
 }
 
@@ -56,10 +79,19 @@ pub(crate) enum ReadError {
 
 impl Templates {
     pub(crate) fn new(cluster: Cluster, config_map: Option<String>, wrapper_image: String) -> Self {
-        let source = config_map.map_or(Source::Inline, Source::ConfigMap);
-        let current = watch::Sender::new(None);
-        let read_at = Mutex::new(None);
-        Self { shared: Arc::new(Shared { cluster, source, wrapper_image, current, read_at }) }
+        let objects = Source::Objects { closed: AtomicBool::new(false) };
+        let not_yet = || Trouble::new(Some("it was not asked for yet".to_owned()));
+        let shared = Shared {
+            cluster,
+            source: config_map.map_or(objects, Source::ConfigMap),
+            wrapper_image,
+            current: watch::Sender::new(None),
+            read_at: Mutex::new(None),
+            complaint: Mutex::new(None),
+            changed: Notify::new(),
+            unwatched: [not_yet(), not_yet()],
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The template in force, and each one after it.
@@ -70,63 +102,123 @@ impl Templates {
     /// The template for a pod that is made now. One that can no longer be read stays in force.
     pub(crate) async fn current(&self) -> Result<Arc<Template>, ReadError> {
         let known = self.shared.current.borrow().clone();
-        let read_at = *self.shared.read_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &known
-            && read_at.is_some_and(|at| at.elapsed() < BELIEVED)
-        {
-            return Ok(Arc::clone(known));
-        }
-        match (self.read().await, known) {
-            (Ok(template), _) => Ok(template),
-            (Err(error), Some(known)) => {
-                warn!("{error}; the template of function pods stays as it was");
-                Ok(known)
+        let read_at = *locked(&self.shared.read_at);
+        let fresh = self.is_watched() || read_at.is_some_and(|at| at.elapsed() < BELIEVED);
+        match known {
+            Some(known) if fresh => Ok(known),
+            Some(known) => {
+                self.look().await;
+                Ok(self.shared.current.borrow().clone().unwrap_or(known))
             }
-            (Err(error), None) => Err(error),
+            None => self.read().await,
         }
     }
 
     /// Keeps up with changes, for as long as the future is polled.
     pub(crate) async fn follow_changes(self) {
-        let mut complaint = None;
-        loop {
-            tokio::time::sleep(LOOK_INTERVAL).await;
-            if matches!(self.shared.source, Source::Inline) && self.is_built_in() {
-                // Whoever adds a PodTemplate restarts the runner, or else it would be asked for in vain for ever.
-                return;
+        let Shared { cluster, source, changed, unwatched: [first, second], .. } = &*self.shared;
+        let watching = async {
+            match source {
+                Source::ConfigMap(name) => {
+                    second.send_replace(None);
+                    self.keep_up(&cluster.config_maps, "configmaps", name, first).await;
+                }
+                Source::Objects { closed } if closed.load(Ordering::Relaxed) => {}
+                Source::Objects { .. } => {
+                    let service = &cluster.service_templates;
+                    tokio::join!(
+                        self.keep_up(&cluster.pod_templates, "podtemplates", POD_TEMPLATE, first),
+                        self.keep_up(service, "servicetemplates", SERVICE_TEMPLATE, second),
+                    );
+                }
             }
-            match self.read().await {
-                Ok(_) => complaint = None,
-                Err(error) => {
-                    let text = error.to_string();
-                    if complaint.as_ref() != Some(&text) {
-                        warn!("{text}; the template of function pods stays as it was");
-                        complaint = Some(text);
+        };
+        let reading = async {
+            loop {
+                changed.notified().await;
+                self.look().await;
+            }
+        };
+        tokio::join!(watching, reading);
+    }
+
+    /// Has the template read again whenever one object changes.
+    async fn keep_up<K>(&self, api: &Api<K>, resource: &'static str, name: &str, trouble: &Trouble)
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let mut told = false;
+        loop {
+            let subject = Subject::all(resource).named(name).if_allowed();
+            let tell = |_| {
+                self.shared.changed.notify_one();
+                true
+            };
+            match follow(api.clone(), subject, trouble, tell).await {
+                End::Refused(text) => {
+                    trouble.send_replace(Some(text.clone()));
+                    if !std::mem::replace(&mut told, true) {
+                        info!("{text}; until then `{name}` is read every {LOOK_INTERVAL:?}");
                     }
                 }
+                // What the cluster does not know does not change, either.
+                End::Unknown | End::Unheard => return drop(trouble.send_replace(None)),
+            }
+            for _ in 0..LOOKS {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+                self.shared.changed.notify_one();
             }
         }
     }
 
-    fn is_built_in(&self) -> bool {
-        self.shared.current.borrow().as_ref().is_some_and(|template| template.inline)
+    /// What is known is what the cluster has.
+    fn is_watched(&self) -> bool {
+        let closed =
+            matches!(&self.shared.source, Source::Objects { closed } if closed.load(Ordering::Relaxed));
+        closed || self.shared.unwatched.iter().all(|trouble| trouble.borrow().is_none())
+    }
+
+    /// Reads the template now. What is wrong with it is said once, and leaves the last good one in force.
+    async fn look(&self) {
+        let complaint = self.read().await.err().map(|error| error.to_string());
+        let mut last = locked(&self.shared.complaint);
+        if let Some(text) = &complaint
+            && complaint != *last
+        {
+            warn!("{text}; the template of function pods stays as it was");
+        }
+        *last = complaint;
     }
 
     /// Reads the template now.
     pub(crate) async fn read(&self) -> Result<Arc<Template>, ReadError> {
+        let Shared { cluster, wrapper_image, .. } = &*self.shared;
         let template = match &self.shared.source {
             Source::ConfigMap(name) => {
-                let found = self.shared.cluster.config_map(name).await;
+                let found = cluster.config_map(name).await;
                 of_config_map(name, found.map_err(|error| unreadable("configmaps", name, &error))?)?
             }
-            Source::Inline if self.is_built_in() => Template::inline(&self.shared.wrapper_image),
-            Source::Inline => match self.shared.cluster.pod_template(POD_TEMPLATE).await {
-                Ok(Some(found)) => of_pod_template(found)?,
-                // Stock installations have none and may not look.
-                _ => Template::inline(&self.shared.wrapper_image),
-            },
+            Source::Objects { closed } if closed.load(Ordering::Relaxed) => Template::inline(wrapper_image),
+            Source::Objects { closed } => {
+                let (pod, service) = tokio::join!(
+                    cluster.pod_template(POD_TEMPLATE),
+                    cluster.service_template(SERVICE_TEMPLATE)
+                );
+                let refused = |error: &cluster::Error| error.code() == Some(403);
+                if pod.as_ref().is_err_and(refused) && service.as_ref().is_err_and(refused) {
+                    closed.store(true, Ordering::Relaxed);
+                    info!(
+                        "PodTemplates are not looked for: the verb `get` on `podtemplates` is not granted; function \
+                         pods are made from the built-in template"
+                    );
+                }
+                let pod = optional(pod).map_err(|error| unreadable("podtemplates", POD_TEMPLATE, &error))?;
+                let service = optional(service)
+                    .map_err(|error| unreadable("servicetemplates", SERVICE_TEMPLATE, &error))?;
+                of_objects(pod, service, wrapper_image)?
+            }
         };
-        *self.shared.read_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *locked(&self.shared.read_at) = Some(Instant::now());
         let template = Arc::new(template);
         self.shared.current.send_if_modified(|current| {
             if current.as_ref() == Some(&template) {
@@ -139,6 +231,18 @@ impl Templates {
             true
         });
         Ok(template)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stock installations have no such objects and may not look.
+fn optional<T>(found: Result<Option<T>, cluster::Error>) -> Result<Option<T>, cluster::Error> {
+    match found {
+        Err(error) if matches!(error.code(), Some(403 | 404)) => Ok(None),
+        found => found,
     }
 }
 
@@ -166,10 +270,95 @@ fn of_config_map(name: &str, found: Option<ConfigMap>) -> Result<Template, ReadE
     Ok(Template::given(pod, service, &version)?)
 }
 
-fn of_pod_template(found: PodTemplate) -> Result<Template, Error> {
-    let template = found.template.unwrap_or_default();
-    let pod = Pod { metadata: template.metadata.unwrap_or_default(), spec: template.spec, status: None };
-    let service = Template::inline("").service;
-    let version = found.metadata.resource_version.unwrap_or_default();
-    Template { pod, service, version, inline: false }.checked()
+fn of_objects(
+    pod: Option<PodTemplate>,
+    service: Option<DynamicObject>,
+    wrapper_image: &str,
+) -> Result<Template, Error> {
+    let mut template = Template::inline(wrapper_image);
+    if let Some(found) = pod {
+        let given = found.template.unwrap_or_default();
+        template.pod = Pod { metadata: given.metadata.unwrap_or_default(), spec: given.spec, status: None };
+        template.version = found.metadata.resource_version.unwrap_or_default();
+    }
+    if let Some(found) = service {
+        let given = found.data.get("template").cloned().unwrap_or_default();
+        template.service = serde_json::from_value::<Service>(given)
+            .map_err(|error| Error::InvalidService(error.to_string()))?;
+    }
+    template.checked()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn config_map(data: &Value) -> Option<ConfigMap> {
+        let map = json!({ "metadata": { "name": "t", "resourceVersion": "7" }, "data": data });
+        Some(serde_json::from_value(map).unwrap())
+    }
+
+    fn pod_template(container: &str) -> PodTemplate {
+        let spec = json!({ "containers": [{ "name": container }] });
+        let template = json!({ "metadata": { "labels": { "team": "a" } }, "spec": spec });
+        let object = json!({ "metadata": { "resourceVersion": "8" }, "template": template });
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn service_template(template: &Value) -> DynamicObject {
+        serde_json::from_value(json!({ "metadata": { "name": SERVICE_TEMPLATE }, "template": template }))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_config_map_has_the_pod_and_may_have_the_service() {
+        let pod = "spec: {containers: [{name: function}]}";
+        let template = of_config_map("t", config_map(&json!({ "template": pod }))).unwrap();
+        assert_eq!(template.version, "7");
+        assert_eq!(template.service, Template::inline("").service);
+        let service = "spec: {sessionAffinity: ClientIP}";
+        let both = config_map(&json!({ "template": pod, "serviceTemplate": service }));
+        let template = of_config_map("t", both).unwrap();
+        assert_eq!(template.service.spec.unwrap().session_affinity.as_deref(), Some("ClientIP"));
+    }
+
+    #[test]
+    fn what_is_no_template_is_told_in_the_words_that_porchs_users_know() {
+        let text = |data: &Value| of_config_map("t", config_map(data)).unwrap_err().to_string();
+        assert_eq!(text(&json!({})), "function pod template with key template does not exist in Configmap t");
+        assert_eq!(
+            text(&json!({ "template": "spec: {containers: [{name: other}]}" })),
+            "failed to find the function container in the pod"
+        );
+        assert!(
+            text(&json!({ "template": "spec: [" })).starts_with("unable to decode function pod template: ")
+        );
+        let service =
+            json!({ "template": "spec: {containers: [{name: function}]}", "serviceTemplate": "spec: [" });
+        assert!(text(&service).starts_with("unable to decode function service template: "));
+        assert_eq!(of_config_map("t", None).unwrap_err().to_string(), "configmaps \"t\" not found");
+    }
+
+    #[test]
+    fn the_objects_of_newer_releases_count_each_for_itself() {
+        let inline = Template::inline("w");
+        assert_eq!(of_objects(None, None, "w").unwrap(), inline);
+        let template = of_objects(Some(pod_template("function")), None, "w").unwrap();
+        assert_eq!(template.version, "8");
+        assert_eq!(template.pod.metadata.labels.unwrap()["team"], "a");
+        assert_eq!(template.service, inline.service);
+        let given = service_template(&json!({ "spec": { "sessionAffinity": "ClientIP" } }));
+        let template = of_objects(None, Some(given), "w").unwrap();
+        assert_eq!(template.pod, inline.pod);
+        assert_eq!(template.service.spec.unwrap().session_affinity.as_deref(), Some("ClientIP"));
+    }
+
+    #[test]
+    fn objects_that_are_no_templates_are_refused() {
+        assert_eq!(of_objects(Some(pod_template("other")), None, "w").unwrap_err(), Error::NoContainer);
+        let odd = service_template(&json!({ "spec": 7 }));
+        assert!(matches!(of_objects(None, Some(odd), "w").unwrap_err(), Error::InvalidService(_)));
+    }
 }

@@ -19,6 +19,9 @@ const WATCH_SECONDS: u32 = 60;
 /// The longest pause after a failure: whoever waits for a pod waits for news of it, too.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// How many objects are listed at a time, so that a full namespace does not take up many times its size.
+const PAGE: u32 = 100;
+
 /// News of one kind of object.
 #[derive(Debug)]
 pub(crate) enum News<K> {
@@ -28,25 +31,53 @@ pub(crate) enum News<K> {
     Gone(K),
 }
 
+/// Which objects somebody wants to hear of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    /// Their kind, as roles name it.
+    pub(crate) resource: &'static str,
+    /// Only those that have this label.
+    pub(crate) label: Option<&'a str>,
+    /// Only the one of this name.
+    pub(crate) name: Option<&'a str>,
+    /// Without news of them nothing works. Of others one may have to do without.
+    pub(crate) needed: bool,
+}
+
+/// Why there is no more news.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nobody listens.
+    Unheard,
+    /// This program may not ask, and what it asked for is not needed. Says who refused it, and what to grant.
+    Refused(String),
+    /// The cluster has no such kind.
+    Unknown,
+}
+
 /// Why there is no news, if there is none.
 pub(crate) type Trouble = watch::Sender<Option<String>>;
 
 /// Tells all news of a kind, for as long as somebody listens. `tell` says whether somebody does.
 pub(crate) async fn follow<K>(
     api: Api<K>,
-    labels: Option<&str>,
-    what: &'static str,
-    trouble: Trouble,
+    subject: Subject<'_>,
+    trouble: &Trouble,
     tell: impl Fn(News<K>) -> bool,
-) where
+) -> End
+where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let mut config = watcher::Config::default().timeout(WATCH_SECONDS);
-    if let Some(labels) = labels {
-        config = config.labels(labels);
+    let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
+    if let Some(label) = subject.label {
+        config = config.labels(label);
+    }
+    if let Some(name) = subject.name {
+        config = config.fields(&format!("metadata.name={name}"));
     }
     let mut events = pin!(watcher(api, config));
     let mut listed = Vec::new();
+    let mut silent = false;
     let mut pause = Duration::from_millis(100);
     loop {
         let news = match events.try_next().await {
@@ -55,40 +86,90 @@ pub(crate) async fn follow<K>(
                 continue;
             }
             Ok(Some(Event::InitApply(object))) => {
-                listed.push(object);
+                listed.push(slender(object));
                 continue;
             }
             Ok(Some(Event::InitDone)) => News::All(std::mem::take(&mut listed)),
-            Ok(Some(Event::Apply(object))) => News::Seen(object),
+            Ok(Some(Event::Apply(object))) => News::Seen(slender(object)),
             Ok(Some(Event::Delete(object))) => News::Gone(object),
-            Ok(None) => return,
+            Ok(None) => return End::Unheard,
             Err(error) => {
-                complain(what, &error, &trouble);
+                match code(&error) {
+                    Some(403) if !subject.needed => return End::Refused(subject.without_news(&error)),
+                    Some(404) if !subject.needed => return End::Unknown,
+                    _ => {
+                        let text = subject.without_news(&error);
+                        // One line for the operator when it begins; the rest is detail.
+                        match std::mem::replace(&mut silent, true) {
+                            false => warn!("{text}"),
+                            true => debug!("{text}"),
+                        }
+                        trouble.send_replace(Some(text));
+                    }
+                }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 continue;
             }
         };
-        if trouble.send_replace(None).is_some() {
-            info!("News of {what} arrives again");
+        trouble.send_replace(None);
+        if std::mem::take(&mut silent) {
+            info!("News of {} arrives again", subject.resource);
         }
         pause = Duration::from_millis(100);
         if !tell(news) {
-            return;
+            return End::Unheard;
         }
     }
 }
 
-/// One line for the operator when it begins; the rest is detail.
-fn complain(what: &str, error: &watcher::Error, trouble: &Trouble) {
-    let text = diagnosis::chain(error);
-    let advice = match diagnosis::is_rbac(&text) {
-        true => format!("; grant the verbs `list` and `watch` on `{what}` to the runner's service account"),
-        false => String::new(),
-    };
-    let text = format!("no news of {what}: {text}{advice}");
-    match trouble.send_replace(Some(text.clone())) {
-        None => warn!("{text}"),
-        Some(_) => debug!("{text}"),
+/// An object without the note of who wrote which field, which is most of it.
+fn slender<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
+}
+
+/// The HTTP code of the API server's answer, if it gave one.
+fn code(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
+        watcher::Error::WatchError(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+// === impl Subject ===
+
+impl<'a> Subject<'a> {
+    /// All objects of a kind, which are needed.
+    pub(crate) fn all(resource: &'static str) -> Self {
+        Self { resource, label: None, name: None, needed: true }
+    }
+
+    pub(crate) fn with_label(self, label: &'a str) -> Self {
+        Self { label: Some(label), ..self }
+    }
+
+    pub(crate) fn named(self, name: &'a str) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    pub(crate) fn if_allowed(self) -> Self {
+        Self { needed: false, ..self }
+    }
+
+    fn without_news(&self, error: &watcher::Error) -> String {
+        let (resource, text) = (self.resource, diagnosis::chain(error));
+        let advice = match diagnosis::is_rbac(&text) {
+            true => {
+                format!(
+                    "; grant the verbs `list` and `watch` on `{resource}` to the runner's service account"
+                )
+            }
+            false => String::new(),
+        };
+        format!("no news of {resource}: {text}{advice}")
     }
 }

@@ -33,7 +33,11 @@ async fn a_function_that_fails_is_told_as_by_the_wrapper_and_framed_as_by_porch(
     assert!(status.message().contains("with structured results: [error]: not good"), "{}", status.message());
     let details = loggia_evaluator::wire::details::EvaluationError::of(&status).unwrap();
     assert_eq!((details.exit_code, details.results.len()), (Some(1), 1));
-    assert!(details.pod.starts_with("behave-v01-1-"), "{}", details.pod);
+    assert!(details.pod.starts_with(&format!("{}1-", world.stem)), "{}", details.pod);
+
+    let status = call(&service.address, image, "die").await.unwrap_err();
+    assert_eq!(status.code(), Code::Internal, "{}", status.message());
+    assert!(status.message().starts_with(&begin), "{}", status.message());
 
     let status = call(&service.address, image, "flood").await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{}", status.message());
@@ -181,5 +185,82 @@ async fn a_full_node_is_told_and_a_freed_one_used() {
     while let Err(status) = call(&service.address, &world.image, "").await {
         assert!(begin.elapsed() < Duration::from_secs(60), "{}", status.message());
         tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_never_answers_is_told_with_what_it_waits_for_and_leaves_an_event() {
+    let Some(world) = World::new("never-ready").await else { return };
+    let wrapper = loggia_e2e::wrapper_image(&world.namespace.cluster).unwrap();
+    // A function that waits for its input is no server.
+    let template = crate::templates::template(&wrapper, "stdin: true")
+        .replace("command: [/wrapper-server-tools/wrapper-server]", "command: [/function]");
+    crate::templates::install(&world, "never", &template, None);
+    let events = r#"[{"op": "add", "path": "/rules/-", "value": {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}}]"#;
+    world.patch_role(events);
+    let flag = format!("--function-pod-template={}", crate::templates::config_map(&world, "never"));
+    let service = world.start(&[&flag, "--pod-ready-timeout=6s"]);
+    let begin = Instant::now();
+    let status = call(&service.address, &world.image, "").await.unwrap_err();
+    assert!(begin.elapsed() < Duration::from_secs(12), "{:?}", begin.elapsed());
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    let text = status.message();
+    assert!(text.starts_with(&frame(&world, &world.image)), "{text}");
+    assert!(
+        text.ends_with("not ready within 6s: container `function` runs, and its server does not answer"),
+        "{text}"
+    );
+    let noted = async || {
+        let query = [
+            "get",
+            "events",
+            "--field-selector=reason=FunctionNotReady",
+            "-o",
+            "jsonpath={.items[*].message}",
+        ];
+        world.kubectl(&query).contains("not ready within 6s")
+    };
+    crate::support::until("there is an Event", Duration::from_secs(20), noted).await;
+}
+
+#[tokio::test]
+async fn a_template_without_a_place_for_the_function_ends_the_start() {
+    let Some(world) = World::new("no-place").await else { return };
+    let wrapper = loggia_e2e::wrapper_image(&world.namespace.cluster).unwrap();
+    let template =
+        crate::templates::template(&wrapper, "tty: false").replace("- name: function", "- name: other");
+    crate::templates::install(&world, "other", &template, None);
+    let flag = format!("--function-pod-template={}", crate::templates::config_map(&world, "other"));
+    let error =
+        loggia_e2e::Service::start(&world.namespace, &world.runner, &[&flag]).unwrap_err().to_string();
+    let expected = "failed to generate a base pod template: failed to find the function container in the pod";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn an_init_container_that_cannot_run_or_be_pulled_is_named() {
+    let Some(world) = World::new("init").await else { return };
+    // An image without a `cp`, and one that is not there.
+    let cases = [
+        (
+            "no-cp",
+            world.image.as_str(),
+            ["StartError", "RunContainerError", "CreateContainerError"].as_slice(),
+        ),
+        ("no-image", "registry.localhost:5000/no-wrapper:v1", ["ErrImagePull"].as_slice()),
+    ];
+    for (name, wrapper, reasons) in cases {
+        crate::templates::install(&world, name, &crate::templates::template(wrapper, "tty: false"), None);
+        let flag = format!("--function-pod-template={}", crate::templates::config_map(&world, name));
+        let service = world.start(&[&flag]);
+        let begin = Instant::now();
+        let status = call(&service.address, &world.image, "").await.unwrap_err();
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+        assert_eq!(status.code(), Code::Unknown);
+        let text = status.message();
+        let said = |reason: &&str| text.contains(&format!("container `copy-wrapper-server`: {reason}: "));
+        assert!(text.starts_with(&frame(&world, &world.image)) && reasons.iter().any(said), "{text}");
+        println!("{name}: {text}");
+        world.wait_for_pods(0, Duration::from_secs(60)).await;
     }
 }

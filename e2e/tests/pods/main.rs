@@ -4,7 +4,11 @@
 
 mod errors;
 mod faults;
+mod images;
 mod pool;
+mod queue;
 mod replicas;
+mod restart;
+mod rights;
 mod support;
 mod templates;

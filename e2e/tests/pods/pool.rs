@@ -3,9 +3,18 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use loggia_e2e::{Service, static_program};
 use loggia_evaluator::Client;
 
-use crate::support::{LIST, PATIENCE, World, call, list, name, pod_of};
+use crate::support::{LIST, PATIENCE, World, call, list, name, pod_of, until};
+
+/// What a health probe that asks for `loggia.warm` gets to hear.
+fn is_warm(service: &Service) -> bool {
+    use std::os::unix::process::CommandExt as _;
+    let mut probe = std::process::Command::new(static_program("wrapper-server"));
+    let probe = probe.arg0("grpc-health-probe").args(["-addr", &service.address, "-service", "loggia.warm"]);
+    probe.output().unwrap().status.success()
+}
 
 #[tokio::test]
 async fn twenty_callers_of_a_new_function_share_one_pod_and_warm_calls_ask_the_api_nothing() {
@@ -24,13 +33,13 @@ async fn twenty_callers_of_a_new_function_share_one_pod_and_warm_calls_ask_the_a
     let pods = world.pods().await;
     assert_eq!(pods.len(), 1);
     let id = pods[0].metadata.labels.as_ref().unwrap()["fn.kpt.dev/image"].clone();
-    assert!(id.starts_with("behave-v01-1-"), "{id}");
+    assert!(id.starts_with(&format!("{}1-", world.stem)), "{id}");
     assert!(name(&pods[0]).starts_with(&format!("{id}-")));
     assert_eq!(world.services().await, [id]);
 
     let audit = world.namespace.cluster.audit();
     let client = Client::new(&service.address, 6 << 20).unwrap();
-    for _ in 0..200 {
+    for _ in 0..1000 {
         client.evaluate(&world.image, list(""), Some(PATIENCE)).await.unwrap();
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -79,11 +88,17 @@ async fn what_nobody_uses_goes_with_its_service_and_nothing_else_does() {
         .unwrap();
     let service = world.start(&["--pod-ttl=8s", "--scan-interval=1s"]);
     let first = pod_of(&call(&service.address, &world.image, "").await.unwrap());
+    let noted = || {
+        let query = r"jsonpath={.metadata.annotations.fn\.kpt\.dev/reclaim-after}";
+        world.kubectl(&["get", "pod", &first, "-o", query]).parse::<i64>().unwrap()
+    };
+    let until = noted();
     // Use keeps it.
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_secs(4)).await;
         assert_eq!(pod_of(&call(&service.address, &world.image, "").await.unwrap()), first);
     }
+    assert!(noted() >= until + 8, "others can see that it is used");
     // A long call keeps it, too.
     assert_eq!(pod_of(&call(&service.address, &world.image, "sleep 12000").await.unwrap()), first);
     let begin = Instant::now();
@@ -110,10 +125,12 @@ async fn settings_of_a_function_reach_its_pods_in_both_forms_and_while_running()
     std::fs::write(&file, listed("7m")).unwrap();
     let flag = format!("--pod-cache-config={}", file.display());
     let mut service = world.start(&[&flag]);
+    assert!(!is_warm(&service), "it takes calls before it is warm");
     service.wait_for_line("pod-cache-config.yaml:6: `maxWaitlistLength` is a number", PATIENCE).unwrap();
     // It is warm before anybody asks.
     world.wait_for_pods(1, PATIENCE).await;
     service.wait_for_line("is ready for image", PATIENCE).unwrap();
+    until("it is warm", PATIENCE, async || is_warm(&service)).await;
     let cpu = |pod: &k8s_openapi::api::core::v1::Pod| {
         let container = &pod.spec.as_ref().unwrap().containers[0];
         container.resources.as_ref().unwrap().requests.as_ref().unwrap()["cpu"].0.clone()

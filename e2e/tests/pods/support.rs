@@ -1,11 +1,12 @@
 //! What every story needs: a namespace, a runner in it, and callers.
 
+use std::hash::Hasher as _;
 use std::time::Duration;
 
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::{Pod, Service as KubeService};
 use kube::api::{Api, ListParams};
-use loggia_e2e::{Cluster, Namespace, Runner, Service, function_image};
+use loggia_e2e::{Cluster, Namespace, Runner, Service, Wire, function_image, static_program};
 use loggia_evaluator::{Answer, Client};
 use tonic::Status;
 
@@ -20,6 +21,8 @@ pub(crate) struct World {
     pub(crate) namespace: Namespace,
     pub(crate) runner: Runner,
     pub(crate) image: String,
+    /// How the names of the image's pods begin, up to their number.
+    pub(crate) stem: String,
 }
 
 impl World {
@@ -39,17 +42,55 @@ impl World {
 
     async fn of(namespace: Namespace) -> Self {
         let runner = namespace.runner().await.unwrap();
-        static IMAGE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-        let image = IMAGE.get_or_init(|| {
+        static TAG: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+        let tag = TAG.get_or_init(|| {
+            // Nodes keep what they pulled, so another program needs another tag.
+            let mut hash = std::hash::DefaultHasher::new();
+            hash.write(&std::fs::read(static_program("behave-function")).unwrap());
+            let tag = format!("v0.1-{:08x}", hash.finish() & 0xffff_ffff);
             let behave = function_image("behave-function").unwrap();
-            namespace.cluster.registry().push(&behave, "behave:v0.1").unwrap()
+            namespace.cluster.registry().push(&behave, &format!("behave:{tag}")).unwrap();
+            tag
         });
-        let image = image.clone();
-        Self { namespace, runner, image }
+        let image = format!("{}/behave:{tag}", namespace.cluster.registry().host);
+        let stem = format!("behave-{}-", tag.replace('.', ""));
+        Self { namespace, runner, image, stem }
     }
 
     pub(crate) fn start(&self, flags: &[&str]) -> Service {
         Service::start(&self.namespace, &self.runner, flags).unwrap()
+    }
+
+    /// Starts a runner that reaches the API server by a wire of its own.
+    pub(crate) async fn start_by_wire(&self, flags: &[&str]) -> (Service, Wire) {
+        let wire = Wire::to(&self.runner.api_server().unwrap()).await.unwrap();
+        let runner = self.runner.by_way_of(&wire.address).unwrap();
+        (Service::start(&self.namespace, &runner, flags).unwrap(), wire)
+    }
+
+    /// Calls so often at once, each with what the function is to do.
+    pub(crate) async fn calls(
+        &self,
+        service: &Service,
+        count: usize,
+        behave: &'static str,
+    ) -> Vec<Result<Answer, Status>> {
+        let calls: Vec<_> = (0..count)
+            .map(|_| {
+                let (address, image) = (service.address.clone(), self.image.clone());
+                tokio::spawn(async move { call(&address, &image, behave).await })
+            })
+            .collect();
+        let mut answers = Vec::new();
+        for answer in calls {
+            answers.push(answer.await.unwrap());
+        }
+        answers
+    }
+
+    /// Lets the runner do something more, or less: changes its role as a JSON patch says.
+    pub(crate) fn patch_role(&self, patch: &str) {
+        self.kubectl(&["patch", "role", "porch-function-executor", "--type=json", "-p", patch]);
     }
 
     pub(crate) async fn pods(&self) -> Vec<Pod> {
@@ -116,12 +157,25 @@ pub(crate) fn list(behave: &str) -> Bytes {
 
 /// The pod that an answer came from.
 pub(crate) fn pod_of(answer: &Answer) -> String {
-    let log = String::from_utf8_lossy(&answer.log).into_owned();
-    log.strip_prefix("pod ").unwrap_or_default().trim().to_owned()
+    let log = String::from_utf8_lossy(&answer.log);
+    log.lines().next().and_then(|line| line.strip_prefix("pod ")).unwrap_or_default().to_owned()
 }
 
 pub(crate) fn name(pod: &Pod) -> String {
     pod.metadata.name.clone().unwrap_or_default()
+}
+
+pub(crate) fn uid(pod: &Pod) -> String {
+    pod.metadata.uid.clone().unwrap_or_default()
+}
+
+/// Until something is so.
+pub(crate) async fn until(what: &str, patience: Duration, so: impl AsyncFn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !so().await {
+        assert!(begin.elapsed() < patience, "{what}: not so after {patience:?}");
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
 }
 
 /// So many callers, each calling again and again until told to stop.

@@ -78,6 +78,7 @@ fn the_inline_pod_is_porchs_with_probes_and_hardening_of_our_own() {
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["cp", "-a", "/home/nonroot/wrapper-server/.", "/wrapper-server-tools"],
                     "securityContext": { "allowPrivilegeEscalation": false },
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
                     "volumeMounts": [mount],
                 }],
                 "containers": [{

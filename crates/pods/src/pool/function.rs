@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::state::{CallId, Effect, InstanceId, Reason, Sight};
 use super::{Failure, FailureKind, Limits, Retry};
+use crate::observe::{InstanceState, InstanceView};
 
 /// The shortest time between two notes on how long an instance is wanted, for ordinary times to live.
 const HOLD_STEP: Duration = Duration::from_secs(30);
@@ -256,6 +257,28 @@ impl Instance {
         }
     }
 
+    /// The instance as others may see it.
+    pub(super) fn view(&self, now: Instant) -> InstanceView {
+        let state = match self.stage {
+            Stage::Starting => InstanceState::Starting,
+            Stage::Leaving(_) => InstanceState::Leaving,
+            Stage::Suspect => InstanceState::Unready,
+            Stage::Ready if self.unready_since.is_some() => InstanceState::Unready,
+            Stage::Ready if self.running > 0 => InstanceState::Busy,
+            Stage::Ready => InstanceState::Idle,
+        };
+        InstanceView {
+            pod: None,
+            node: None,
+            state,
+            running: self.running,
+            idle: (self.running == 0).then(|| now.saturating_duration_since(self.idle_since)),
+            age: None,
+            ours: self.ours,
+            outdated: self.outdated,
+        }
+    }
+
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.stage, Stage::Leaving(_))
     }
@@ -268,10 +291,12 @@ impl Instance {
         !self.outdated && !self.is_leaving() && self.unready_since.is_none()
     }
 
-    pub(super) fn seen(&mut self, sight: Sight, now: Instant) {
+    /// Takes note of how the cluster sees it. Where that does not fit with calls that run in it, somebody has to
+    /// look.
+    pub(super) fn seen(&mut self, sight: Sight, now: Instant) -> Option<Effect> {
         // Who starts an instance of ours watches it more closely than this.
         if self.ours && matches!(self.stage, Stage::Starting) {
-            return;
+            return None;
         }
         match sight {
             Sight::Ready => self.unready_since = None,
@@ -279,10 +304,29 @@ impl Instance {
                 if !matches!(self.stage, Stage::Starting) {
                     self.unready_since.get_or_insert(now);
                 }
+                if matches!(self.stage, Stage::Ready) && self.running > 0 {
+                    self.stage = Stage::Suspect;
+                    return Some(Effect::Check { instance: self.id });
+                }
             }
             Sight::Terminating | Sight::Gone => self.stage = Stage::Leaving(Reason::Gone),
             Sight::Failed => self.stage = Stage::Leaving(Reason::Failed),
         }
+        None
+    }
+
+    /// Somebody looked. A server that is only busy may not answer in time, so calls are given up only where the
+    /// cluster finds it dead, too.
+    pub(super) fn checked(&mut self, healthy: bool) -> Option<Effect> {
+        match self.stage {
+            Stage::Suspect if healthy => self.stage = Stage::Ready,
+            Stage::Suspect => self.stage = Stage::Leaving(Reason::Broken),
+            // Somebody else needed one that is ready, and did not wait for this.
+            Stage::Leaving(Reason::NotReady) => {}
+            _ => return None,
+        }
+        let dead = !healthy && self.unready_since.is_some() && self.running > 0;
+        dead.then_some(Effect::Abandon { instance: self.id })
     }
 
     /// A note for the others that this instance is wanted, where the last one would soon be too old.
@@ -301,7 +345,8 @@ impl Instance {
 
     /// When it may be removed if nothing runs in it.
     fn wanted_until(&self, ttl: Duration, margin: Duration) -> Option<Instant> {
-        let own = (self.ours || self.used).then(|| self.idle_since + ttl);
+        // What leaves is kept for others alone.
+        let own = ((self.ours || self.used) && !self.is_leaving()).then(|| self.idle_since + ttl);
         let until = own.max(self.held_until)?;
         Some(if self.ours { until } else { until + margin })
     }

@@ -127,6 +127,10 @@ impl World {
             Effect::Check { instance } => {
                 self.pods.get_mut(&instance).expect("only what exists is checked").checking = true;
             }
+            Effect::Abandon { instance } => {
+                let pod = self.pods.get(&instance).expect("only what exists is abandoned");
+                assert!(pod.lost && !pod.calls.is_empty(), "{instance:?} was abandoned, after {told:?}");
+            }
             Effect::Delete { instance, why } => {
                 if let Some(pod) = self.pods.remove(&instance) {
                     assert!(pod.calls.is_empty(), "{instance:?} was deleted in use ({why}), after {told:?}");

@@ -4,114 +4,15 @@
 //! here knows Kubernetes: what a cluster knows of an instance arrives as a [`Sight`].
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::fmt;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) use super::event::{CallId, Effect, Event, Found, InstanceId, Reason, Refusal, Sight};
 use super::function::{Function, Instance, Stage};
+use super::warm_up::WarmUp;
 use super::{Failure, Image, Limits, Retry};
-
-/// One call, numbered in the order of arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct CallId(pub(crate) u64);
-
-/// One instance: a function pod with its Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct InstanceId(pub(crate) u64);
-
-/// All that the pool is ever told.
-#[derive(Clone, Debug)]
-pub(crate) enum Event {
-    /// A call wants an instance of a function.
-    Asked { call: CallId, image: Image },
-    /// A call is over: it was answered, or failed, or gave up waiting.
-    Ended { call: CallId },
-    /// A function is to have an instance before anybody asks.
-    Warm { image: Image },
-    /// An instance that was to be started, checked or taken over is ready, or will never be.
-    Started { instance: InstanceId, outcome: Result<(), Arc<Failure>> },
-    /// A call found its connection broken.
-    Broken { instance: InstanceId },
-    /// The answer to [`Effect::Check`].
-    Checked { instance: InstanceId, healthy: bool },
-    /// The cluster has an instance that this pool did not start.
-    Found { instance: InstanceId, image: Image, found: Found },
-    /// The cluster says how an instance is.
-    Seen { instance: InstanceId, sight: Sight },
-    /// Somebody else wants an instance to be kept until then.
-    Held { instance: InstanceId, until: Instant },
-    /// An instance was made from another template than one would be now, or no longer so.
-    Outdated { instance: InstanceId, outdated: bool },
-    /// The settings of functions changed.
-    Limits { defaults: Limits, functions: HashMap<Image, Limits> },
-    /// The time that [`State::next_wake`] named has come.
-    Tick,
-    /// Time to look for what nobody uses.
-    Scan,
-}
-
-/// What is known of an instance that was found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
-    pub(crate) outdated: bool,
-    /// Until when somebody wants it to be kept.
-    pub(crate) held_until: Instant,
-}
-
-/// How the cluster sees an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
-    Ready,
-    /// It was ready and is not now.
-    NotReady,
-    /// It is about to go.
-    Terminating,
-    /// It ended by itself, or was evicted.
-    Failed,
-    Gone,
-}
-
-/// All that the pool ever wants done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// The call may use the instance.
-    Answer { call: CallId, instance: InstanceId },
-    /// The call gets no instance.
-    Refuse { call: CallId, refusal: Refusal },
-    /// Start an instance and report [`Event::Started`]. There may be `most` of the function in the cluster.
-    Start { instance: InstanceId, image: Image, most: usize },
-    /// See whether an instance answers, and report [`Event::Started`] for one that was found and
-    /// [`Event::Checked`] for any other.
-    Check { instance: InstanceId },
-    /// Remove an instance. The pool has forgotten it, and nobody uses it.
-    Delete { instance: InstanceId, why: Reason },
-    /// Forget an instance that is somebody else's to remove.
-    Forget { instance: InstanceId },
-    /// Tell the others that an instance is wanted until then.
-    Hold { instance: InstanceId, until: Instant },
-}
-
-/// Why a call gets no instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// As many wait already as may.
-    QueueFull { waiting: usize },
-    /// No instance could be had.
-    NoInstance(Arc<Failure>),
-}
-
-/// Why an instance goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    Expired,
-    NeverReady,
-    Broken,
-    NotReady,
-    Failed,
-    Gone,
-    Outdated,
-}
+use crate::observe::{FunctionView, InstanceView, Snapshot};
 
 /// What all functions share.
 #[derive(Clone, Debug)]
@@ -135,9 +36,17 @@ pub(crate) struct State {
     calls: HashMap<CallId, Place>,
     homes: HashMap<InstanceId, Image>,
     wakes: BinaryHeap<Reverse<(Instant, Image)>>,
-    to_warm: VecDeque<Image>,
-    warming: Vec<InstanceId>,
+    warm_up: WarmUp,
     instances: u64,
+}
+
+/// What is seen of the pool, before the names of pods are known.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    /// Each with the number of its instances, which follow each other in the same order.
+    functions: Vec<(usize, FunctionView)>,
+    pub(crate) instances: Vec<(InstanceId, InstanceView)>,
+    to_warm: usize,
 }
 
 /// Where a call is.
@@ -151,6 +60,7 @@ enum Place {
 
 impl State {
     pub(crate) fn new(settings: Settings, defaults: Limits, limits: HashMap<Image, Limits>) -> Self {
+        let warm_up = WarmUp::new(settings.warm_at_once);
         Self {
             settings,
             defaults,
@@ -159,8 +69,7 @@ impl State {
             calls: HashMap::new(),
             homes: HashMap::new(),
             wakes: BinaryHeap::new(),
-            to_warm: VecDeque::new(),
-            warming: Vec::new(),
+            warm_up,
             instances: 0,
         }
     }
@@ -176,6 +85,26 @@ impl State {
         let function = self.homes.get(&instance).and_then(|image| self.functions.get(image));
         let found = function.and_then(|function| function.instances.iter().find(|one| one.id == instance));
         found.is_none_or(Instance::is_leaving)
+    }
+
+    /// The pool as others may see it.
+    pub(crate) fn snapshot(&self, now: Instant) -> Views {
+        let mut views = Views { to_warm: self.warm_up.waiting(), ..Views::default() };
+        for (image, function) in &self.functions {
+            for instance in &function.instances {
+                views.instances.push((instance.id, instance.view(now)));
+            }
+            views.functions.push((
+                function.instances.len(),
+                FunctionView {
+                    image: image.to_string(),
+                    waiting: function.queue.len(),
+                    instances: Vec::new(),
+                    failure: function.last_failure().map(|failure| failure.text.clone()),
+                },
+            ));
+        }
+        views
     }
 
     /// When the pool wants a [`Event::Tick`].
@@ -209,9 +138,8 @@ impl State {
     }
 
     /// Nothing is left to be warmed up.
-    #[cfg(test)]
     pub(crate) fn is_warm(&self) -> bool {
-        self.to_warm.is_empty() && self.warming.is_empty()
+        self.warm_up.is_over()
     }
 
     pub(crate) fn on(&mut self, event: Event, now: Instant) -> Vec<Effect> {
@@ -220,8 +148,8 @@ impl State {
             Event::Asked { call, image } => self.asked(call, &image, now, &mut effects),
             Event::Ended { call } => self.ended(call, now, &mut effects),
             Event::Warm { image } => {
-                self.to_warm.push_back(image);
-                self.warm_up(now, &mut effects);
+                self.warm_up.want(image);
+                self.go_on_warming(now, &mut effects);
             }
             Event::Started { instance, outcome } => self.started(instance, outcome, now, &mut effects),
             Event::Broken { instance } => {
@@ -233,16 +161,14 @@ impl State {
                 });
             }
             Event::Checked { instance, healthy } => {
-                self.on_instance(instance, now, &mut effects, |instance, _| {
-                    if matches!(instance.stage, Stage::Suspect) {
-                        instance.stage = if healthy { Stage::Ready } else { Stage::Leaving(Reason::Broken) };
-                    }
+                self.on_instance(instance, now, &mut effects, |instance, effects| {
+                    effects.extend(instance.checked(healthy));
                 });
             }
             Event::Found { instance, image, found } => self.found(instance, &image, found, now, &mut effects),
             Event::Seen { instance, sight } => {
-                self.on_instance(instance, now, &mut effects, |instance, _| {
-                    instance.seen(sight, now);
+                self.on_instance(instance, now, &mut effects, |instance, effects| {
+                    effects.extend(instance.seen(sight, now));
                 });
             }
             Event::Held { instance, until } => {
@@ -328,9 +254,7 @@ impl State {
         now: Instant,
         effects: &mut Vec<Effect>,
     ) {
-        let was_warming = self.warming.len();
-        self.warming.retain(|warming| *warming != id);
-        let was_warming = self.warming.len() < was_warming;
+        let was_warming = self.warm_up.ended(id);
         let Some(image) = self.homes.get(&id).cloned() else {
             // The pool gave it up meanwhile; if it exists, it must not stay.
             effects.push(Effect::Delete { instance: id, why: Reason::NeverReady });
@@ -358,13 +282,13 @@ impl State {
                     let at = function.failed(failure, now, &retry);
                     self.wakes.push(Reverse((at, image.clone())));
                     if was_warming && function.may_retry_warming() {
-                        self.to_warm.push_back(image.clone());
+                        self.warm_up.want(image.clone());
                     }
                 }
             }
         }
         self.settle(&image, now, effects);
-        self.warm_up(now, effects);
+        self.go_on_warming(now, effects);
     }
 
     fn found(
@@ -423,7 +347,7 @@ impl State {
         }
         for (id, effect) in function.take_leavers() {
             self.homes.remove(&id);
-            self.warming.retain(|warming| *warming != id);
+            self.warm_up.ended(id);
             effects.push(effect);
         }
         if nothing_to_wait_for {
@@ -457,16 +381,16 @@ impl State {
         id
     }
 
-    fn warm_up(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        while self.warming.len() < self.settings.warm_at_once {
-            let ready =
-                |image: &Image| self.functions.get(image).is_none_or(|function| function.may_start(now));
+    fn go_on_warming(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        loop {
+            let functions = &self.functions;
             // One that failed waits for its turn; its wake brings us here again.
-            let Some(position) = self.to_warm.iter().position(ready) else { return };
-            let Some(image) = self.to_warm.remove(position) else { return };
+            let may_start =
+                |image: &Image| functions.get(image).is_none_or(|function| function.may_start(now));
+            let Some(image) = self.warm_up.next(may_start) else { return };
             if self.functions.get(&image).is_none_or(|function| function.alive() == 0) {
                 let id = self.start(&image, now, effects);
-                self.warming.push(id);
+                self.warm_up.began(id);
             }
         }
     }
@@ -479,7 +403,7 @@ impl State {
             self.out_of_patience(&image, now, effects);
             self.settle(&image, now, effects);
         }
-        self.warm_up(now, effects);
+        self.go_on_warming(now, effects);
     }
 
     /// Calls that waited long enough for a function whose starts fail get the last reason.
@@ -510,16 +434,18 @@ impl State {
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "nobody used it for its time to live",
-            Self::NeverReady => "it did not become ready",
-            Self::Broken => "its server does not answer",
-            Self::NotReady => "it is no longer ready",
-            Self::Failed => "it failed",
-            Self::Gone => "it was deleted",
-            Self::Outdated => "another one with the current template took its place",
-        })
+// === impl Views ===
+
+impl Views {
+    /// Functions with their instances, in the order of their names.
+    pub(crate) fn finish(self) -> Snapshot {
+        let mut instances = self.instances.into_iter().map(|(_, view)| view);
+        let whole = |(count, function): (usize, FunctionView)| {
+            let instances = instances.by_ref().take(count).collect();
+            FunctionView { instances, ..function }
+        };
+        let mut functions: Vec<_> = self.functions.into_iter().map(whole).collect();
+        functions.sort_by(|one, other| one.image.cmp(&other.image));
+        Snapshot { functions, to_warm: self.to_warm, trouble: None }
     }
 }

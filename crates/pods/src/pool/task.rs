@@ -1,17 +1,25 @@
 //! The one task that owns the pool: it hears of everything, and has done what the pool decides.
 
-use std::collections::HashMap;
+mod outdated;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use loggia_evaluator::Client;
+use loggia_registry::Metadata;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tonic::Code;
 use tracing::{debug, info, warn};
 
 use super::state::{CallId, Effect, Event, Found, InstanceId, Refusal, State};
 use super::{Endpoint, Failure, FailureKind, Image, Limits};
+use crate::Snapshot;
 use crate::functions::Functions;
 use crate::roster::{Discovery, Garbage, Meaning, Now, Record, Roster};
 use crate::start::{Job, Place, Starter, unix_now};
@@ -56,8 +64,24 @@ pub(crate) enum Message {
         young: bool,
         reply: oneshot::Sender<bool>,
     },
+    /// Somebody wants to know whether a pod with this ID is about to go.
+    BeingLeft {
+        id: String,
+        reply: oneshot::Sender<bool>,
+    },
+    /// A registry was asked again what an image is, because a node has something else under its name.
+    Asked {
+        image: Image,
+        pulled: String,
+        outcome: Result<Arc<Metadata>, String>,
+    },
+    /// Somebody wants to see the pool.
+    Show {
+        reply: oneshot::Sender<Snapshot>,
+    },
     Pods(Box<News<Pod>>),
     Services(Box<News<Service>>),
+    Endpoints(Box<News<Endpoints>>),
     Event(Event),
 }
 
@@ -76,12 +100,16 @@ pub(crate) struct Task {
     pub(crate) replies: HashMap<CallId, oneshot::Sender<Result<Endpoint, Refusal>>>,
     /// The spelling of an image that its pods are started with.
     pub(crate) spellings: HashMap<Image, Arc<str>>,
-    /// What the template's hash must be for a function, as far as somebody asked.
+    /// What the template's hash must be for a function, as far as somebody asked since it last changed.
     pub(crate) hashes: HashMap<Image, Option<String>>,
     /// Calls that came before the first look at the namespace.
     pub(crate) early: Vec<(CallId, Image)>,
     pub(crate) looked: Looked,
+    /// What nodes have made of images, where that was no surprise or has been looked into.
+    pub(crate) pulled: HashSet<(Image, String)>,
     pub(crate) notes: Arc<Semaphore>,
+    /// Warming up is over.
+    pub(crate) warm: watch::Sender<bool>,
 }
 
 /// What of the namespace has been seen.
@@ -124,6 +152,7 @@ impl Task {
                 Ok(()) = self.functions.changed() => self.functions_changed(),
                 Ok(()) = self.template.changed() => self.template_changed(),
             }
+            self.note_warmth();
         }
     }
 
@@ -149,6 +178,13 @@ impl Task {
                 let holder = self.roster.holder(&service);
                 let _ = reply.send(holder.map_or(young, |instance| !self.state.is_leaving(instance)));
             }
+            Message::BeingLeft { id, reply } => drop(reply.send(self.roster.is_being_left(&id))),
+            Message::Asked { image, pulled, outcome } => self.asked_again(image, pulled, outcome),
+            Message::Endpoints(news) => {
+                let meaning = self.roster.endpoints(*news);
+                self.take(meaning);
+            }
+            Message::Show { reply } => drop(reply.send(self.snapshot())),
             Message::Pods(news) => {
                 let first = matches!(*news, News::All(_));
                 let meaning = self.read_pods(*news);
@@ -173,8 +209,29 @@ impl Task {
                 self.looked.services |= first;
                 self.look();
             }
+            // Whoever answered, calls may go elsewhere.
+            Message::Event(Event::Checked { instance, healthy }) => {
+                let healthy = healthy && !self.roster.leads_elsewhere(instance);
+                self.on(Event::Checked { instance, healthy });
+            }
             Message::Event(event) => self.on(event),
         }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.state.snapshot(Instant::now());
+        for (instance, view) in &mut snapshot.instances {
+            let Some(record) = self.roster.records.get(instance) else { continue };
+            view.pod.clone_from(&record.pod);
+            let latest = record.latest.borrow();
+            let Some(pod) = latest.as_ref() else { continue };
+            view.node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+            view.age =
+                created.map(|created| Duration::from_secs((unix_now() - created).max(0).unsigned_abs()));
+        }
+        let trouble = self.starter.trouble.borrow().clone();
+        Snapshot { trouble, ..snapshot.finish() }
     }
 
     fn look(&mut self) {
@@ -193,8 +250,19 @@ impl Task {
     }
 
     fn started(&mut self, instance: InstanceId, outcome: Result<Client, Failure>) {
+        let elsewhere = self.roster.leads_elsewhere(instance);
         let outcome = match (outcome, self.roster.records.get_mut(&instance)) {
+            (Ok(_), Some(record)) if elsewhere => {
+                let service = record.service.as_deref().unwrap_or_default();
+                let text =
+                    format!("the Service `{service}` leads to other pods, too; see which ones it selects");
+                warn!("{text}");
+                Err(Arc::new(Failure { kind: FailureKind::Passing, text, code: Code::Unknown }))
+            }
             (Ok(client), Some(record)) => {
+                if let Some(begin) = record.begin.take() {
+                    self.starter.observer.started(record.image.as_str(), true, begin.elapsed());
+                }
                 record.client = Some(client);
                 let pod = record.pod.as_deref().unwrap_or_default();
                 info!("New pod {pod} is ready for image {}. ours: {}", record.image, record.ours);
@@ -204,6 +272,9 @@ impl Task {
             (Err(failure), record) => {
                 if let Some(record) = record.filter(|_| failure.kind != FailureKind::Crowded) {
                     warn!("Pod creation failed for image {}: {}", record.image, failure.text);
+                    if let Some(begin) = record.begin.take() {
+                        self.starter.observer.started(record.image.as_str(), false, begin.elapsed());
+                    }
                 }
                 Err(Arc::new(failure))
             }
@@ -226,7 +297,7 @@ impl Task {
     }
 
     fn take(&mut self, meaning: Meaning) {
-        let Meaning { events, garbage, found } = meaning;
+        let Meaning { events, garbage, found, pulled } = meaning;
         events.into_iter().for_each(|event| self.on(event));
         garbage.into_iter().for_each(|thing| drop(self.garbage.send(thing)));
         for Discovery { record, held_until } in found {
@@ -242,45 +313,13 @@ impl Task {
             self.roster.add(instance, record);
             self.on(Event::Found { instance, image, found: Found { outdated, held_until } });
         }
-    }
-
-    /// Whether a pod would look different if it were made now.
-    fn is_outdated(&mut self, record: &Record) -> bool {
-        let Some(template) = self.template.borrow().clone() else { return false };
-        let starter = &self.starter;
-        let expected = self
-            .hashes
-            .entry(record.image.clone())
-            .or_insert_with(|| starter.blueprint(&template, &record.image, &record.requested).hash().ok());
-        let known = starter.images.known(&record.requested);
-        let moved = match (known, &record.digest) {
-            (Some(known), Some(digest)) => !crate::blueprint::is_of(digest, &known),
-            _ => false,
-        };
-        moved || (expected.is_some() && record.template_hash != *expected)
-    }
-
-    fn judge_templates(&mut self) {
-        self.hashes.clear();
-        let instances: Vec<_> = self.roster.records.keys().copied().collect();
-        for instance in instances {
-            let Some(record) = self.roster.records.remove(&instance) else { continue };
-            // What is not there yet has nothing to be compared.
-            let known = record.template_hash.is_some() || !record.ours;
-            let outdated = known && self.is_outdated(&record);
-            self.roster.records.insert(instance, record);
-            self.on(Event::Outdated { instance, outdated });
-        }
-    }
-
-    fn template_changed(&mut self) {
-        self.template.borrow_and_update();
-        self.judge_templates();
+        pulled.into_iter().for_each(|instance| self.compare_image(instance));
     }
 
     fn functions_changed(&mut self) {
         let functions = self.functions.borrow_and_update().clone();
         self.on(Event::Limits { defaults: self.defaults.clone(), functions: functions.limits.clone() });
+        self.hashes.clear();
         self.judge_templates();
         self.warm_up();
     }
@@ -297,14 +336,25 @@ impl Task {
         }
     }
 
+    /// Warming up is over once nothing is left of it. What is to be warm later does not change that.
+    fn note_warmth(&self) {
+        if self.looked.enough && self.state.is_warm() {
+            self.warm.send_if_modified(|warm| !std::mem::replace(warm, true));
+        }
+    }
+
     fn scan(&mut self) {
         self.on(Event::Scan);
         self.judge_templates();
-        for thing in self.roster.lonely_services(Instant::now()) {
+        let now = Instant::now();
+        for thing in self.roster.lonely_services(now).into_iter().chain(self.roster.left_overs(now)) {
             let _ = self.garbage.send(thing);
         }
-        let used: std::collections::HashSet<_> =
-            self.roster.records.values().map(|record| record.image.clone()).collect();
+        let used: HashSet<_> = self.roster.records.values().map(|record| record.image.clone()).collect();
+        self.hashes.retain(|image, _| used.contains(image));
+        self.pulled.retain(|(image, _)| used.contains(image));
+        let instances: Vec<_> = self.roster.records.keys().copied().collect();
+        instances.into_iter().for_each(|instance| self.compare_image(instance));
         let listed = self.functions.borrow().limits.clone();
         self.spellings.retain(|image, _| used.contains(image) || listed.contains_key(image));
     }
@@ -321,7 +371,12 @@ impl Task {
                 let Some(reply) = self.replies.remove(&call) else { return };
                 let endpoint = self.roster.records.get(&instance).and_then(|record| {
                     let pod = record.pod.as_deref().unwrap_or_default().into();
-                    Some(Endpoint { instance, client: record.client.clone()?, pod })
+                    Some(Endpoint {
+                        instance,
+                        client: record.client.clone()?,
+                        pod,
+                        lost: record.lost.subscribe(),
+                    })
                 });
                 // Without an endpoint the reply is dropped, and that is an error at the caller.
                 if let Some(endpoint) = endpoint {
@@ -335,14 +390,23 @@ impl Task {
             }
             Effect::Start { instance, image, most } => self.start(instance, image, most),
             Effect::Check { instance } => self.check(instance),
+            Effect::Abandon { instance } => {
+                if let Some(record) = self.roster.records.get(&instance) {
+                    let pod = record.pod.as_deref().unwrap_or_default();
+                    warn!("pod {pod} is not ready and does not answer: its calls are made elsewhere");
+                    record.lost.send_replace(true);
+                }
+            }
             Effect::Delete { instance, why } => {
                 debug!(?instance, %why, "An instance leaves");
-                if let Some(thing) = self.roster.garbage(instance, why.to_string()) {
+                if let Some(record) = self.roster.records.get(&instance) {
+                    self.starter.observer.left(record.image.as_str(), why.name());
+                }
+                if let Some(thing) = self.roster.condemn(instance, why.to_string(), Instant::now()) {
                     let _ = self.garbage.send(thing);
                 }
-                self.roster.remove(instance);
             }
-            Effect::Forget { instance } => drop(self.roster.remove(instance)),
+            Effect::Forget { instance } => self.roster.forget(instance),
             Effect::Hold { instance, until } => self.hold(instance, until),
         }
     }
@@ -350,7 +414,8 @@ impl Task {
     fn start(&mut self, instance: InstanceId, image: Image, most: usize) {
         info!("Scaling up for image {image}. No idle pods available. Starting a new pod.");
         let requested = self.spellings.get(&image).cloned().unwrap_or_else(|| image.as_str().into());
-        let record = Record::new(image.clone(), Arc::clone(&requested));
+        let mut record = Record::new(image.clone(), Arc::clone(&requested));
+        record.begin = Some(Instant::now());
         let latest = record.latest.subscribe();
         self.roster.add(instance, record);
         let job = Job { instance, image, requested, most, latest, inbox: self.inbox.clone() };
@@ -360,18 +425,6 @@ impl Task {
 
     fn check(&mut self, instance: InstanceId) {
         let Some(record) = self.roster.records.get(&instance) else { return };
-        if let Some(client) = record.client.clone() {
-            let inbox = self.inbox.clone();
-            tokio::spawn(async move {
-                // A panic while checking is no sign of health either.
-                let healthy =
-                    tokio::spawn(async move { Starter::check(&client).await }).await.unwrap_or(false);
-                if let Some(inbox) = inbox.upgrade() {
-                    let _ = inbox.send(Message::Event(Event::Checked { instance, healthy }));
-                }
-            });
-            return;
-        }
         let service = record.service.clone().unwrap_or_default();
         let place = Place {
             pod: record.pod.clone().unwrap_or_default(),
@@ -379,7 +432,18 @@ impl Task {
             service,
         };
         let (starter, latest) = (self.starter.clone(), record.latest.subscribe());
-        self.report(instance, async move { starter.adopt(&place, latest).await });
+        if record.client.is_none() {
+            return self.report(instance, async move { starter.adopt(&place, latest).await });
+        }
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            // A panic while checking is no sign of health either.
+            let check = tokio::spawn(async move { starter.check(&place, &latest).await });
+            let healthy = check.await.unwrap_or(false);
+            if let Some(inbox) = inbox.upgrade() {
+                let _ = inbox.send(Message::Event(Event::Checked { instance, healthy }));
+            }
+        });
     }
 
     /// Has an instance brought up, and reports what became of it whatever happens.
@@ -392,7 +456,7 @@ impl Task {
         tokio::spawn(async move {
             let outcome = tokio::spawn(work).await.unwrap_or_else(|error| {
                 let text = format!("the start ended by a defect: {error}");
-                Err(Failure { kind: FailureKind::Lasting, text, code: tonic::Code::Internal })
+                Err(Failure { kind: FailureKind::Lasting, text, code: Code::Internal })
             });
             if let Some(inbox) = inbox.upgrade() {
                 let _ = inbox.send(Message::Started { instance, outcome });
@@ -408,10 +472,15 @@ impl Task {
         let seconds = unix_now() + i64::try_from(ahead).unwrap_or_default();
         self.roster.told(instance, seconds);
         let (cluster, notes) = (self.starter.cluster.clone(), Arc::clone(&self.notes));
+        let refused = Arc::clone(&self.starter.refused.patches);
         tokio::spawn(async move {
             let Ok(_place) = notes.acquire().await else { return };
             if let Err(error) = cluster.set_reclaim_after(&pod, seconds).await {
-                debug!("{}", cluster.diagnose("patch", "pods", &error).text);
+                let text = cluster.diagnose("patch", "pods", &error).text;
+                match error.code() == Some(403) && !refused.swap(true, Ordering::Relaxed) {
+                    true => warn!("{text}; other replicas may remove pods that this one uses"),
+                    false => debug!("{text}"),
+                }
             }
         });
     }

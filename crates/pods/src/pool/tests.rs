@@ -387,3 +387,43 @@ fn a_start_that_reports_after_it_was_given_up_leaves_nothing_behind() {
     let effects = state.on(ready(instance), at(61));
     assert_eq!(effects, [Effect::Delete { instance, why: Reason::NeverReady }]);
 }
+
+#[test]
+fn calls_in_an_instance_are_given_up_only_if_the_cluster_finds_it_dead_and_it_does_not_answer() {
+    let seen = |instance, sight| Event::Seen { instance, sight };
+    let (mut state, instances) = with_ready(limits(), 1);
+    let instance = instances[0];
+    state.on(asked(ANN), at(1));
+    // It does not answer, but the cluster is content: it may be busy.
+    assert_eq!(state.on(Event::Broken { instance }, at(2)), [Effect::Check { instance }]);
+    assert_eq!(state.on(Event::Checked { instance, healthy: true }, at(3)), []);
+    // The cluster is not content, but it answers.
+    assert_eq!(state.on(seen(instance, Sight::NotReady), at(4)), [Effect::Check { instance }]);
+    assert_eq!(state.on(Event::Checked { instance, healthy: true }, at(5)), []);
+    assert_eq!(state.on(seen(instance, Sight::NotReady), at(6)), [Effect::Check { instance }]);
+    let effects = state.on(Event::Checked { instance, healthy: false }, at(7));
+    assert_eq!(effects, [Effect::Abandon { instance }]);
+    let effects = state.on(Event::Ended { call: ANN }, at(8));
+    assert_eq!(effects, [Effect::Delete { instance, why: Reason::Broken }]);
+}
+
+#[test]
+fn a_call_that_comes_meanwhile_does_not_keep_the_others_from_being_given_up() {
+    let (mut state, instances) = with_ready(limits(), 1);
+    let instance = instances[0];
+    state.on(asked(ANN), at(1));
+    let unready = Event::Seen { instance, sight: Sight::NotReady };
+    assert_eq!(state.on(unready, at(2)), [Effect::Check { instance }]);
+    assert_eq!(started(&state.on(asked(BOB), at(3))).len(), 1, "it gets another one");
+    let effects = state.on(Event::Checked { instance, healthy: false }, at(4));
+    assert_eq!(effects, [Effect::Abandon { instance }]);
+}
+
+#[test]
+fn an_instance_that_only_does_not_answer_keeps_its_calls() {
+    let (mut state, instances) = with_ready(limits(), 1);
+    let instance = instances[0];
+    state.on(asked(ANN), at(1));
+    state.on(Event::Broken { instance }, at(2));
+    assert_eq!(state.on(Event::Checked { instance, healthy: false }, at(3)), []);
+}

@@ -1,0 +1,118 @@
+//! What unit tests have instead of a cluster: an API server that notes what it is asked, and the servers of
+//! pods, which are real.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use loggia_evaluator::server::{Routes, serve};
+use loggia_evaluator::{Answer, Call, Evaluation, Evaluator, Lifecycle};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::cluster::Cluster;
+use crate::names::PORT;
+use crate::start::chance;
+
+/// Does as it is told, or refuses everything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ApiServer {
+    requests: Arc<Mutex<Vec<String>>>,
+    refuses: bool,
+}
+
+/// A server as a function pod has it. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct PodServer {
+    pub(crate) address: String,
+    running: tokio::task::JoinHandle<()>,
+}
+
+/// Gives back what it gets.
+#[derive(Debug)]
+struct Echo;
+
+// === impl ApiServer ===
+
+impl ApiServer {
+    pub(crate) fn refusing() -> Self {
+        Self { refuses: true, ..Self::default() }
+    }
+
+    pub(crate) fn cluster(&self) -> Cluster {
+        Cluster::new(&kube::Client::new(self.clone(), "fn"), "fn", "system")
+    }
+
+    /// What was asked so far, each `METHOD path`.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+impl tower_service::Service<Request<Body>> for ApiServer {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let asked = format!("{} {}", request.method(), request.uri().path());
+        self.requests.lock().unwrap().push(asked);
+        let status = |code: u16, status: &str, message: &str| json!({ "kind": "Status", "apiVersion": "v1", "status": status, "code": code, "message": message });
+        let (code, answer) = match *request.method() {
+            _ if self.refuses => (
+                403,
+                status(403, "Failure", "pods \"p\" is forbidden: User \"u\" cannot delete resource \"pods\""),
+            ),
+            Method::PATCH => {
+                let metadata = json!({ "name": "p" });
+                let kind = "PartialObjectMetadata";
+                (200, json!({ "apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": metadata }))
+            }
+            Method::DELETE => (200, status(200, "Success", "")),
+            _ => (404, status(404, "Failure", "not found")),
+        };
+        let body = Body::from(serde_json::to_vec(&answer).unwrap());
+        ready(Ok(Response::builder().status(code).body(body).unwrap()))
+    }
+}
+
+// === impl PodServer ===
+
+impl PodServer {
+    /// An address of this machine that no other test has.
+    pub(crate) fn some_address() -> String {
+        let [a, b, c, ..] = chance().to_be_bytes();
+        format!("127.{}.{b}.{}", a.clamp(1, 254), c.clamp(1, 254))
+    }
+
+    pub(crate) async fn start(address: &str) -> Self {
+        let listener = TcpListener::bind((address, PORT)).await.unwrap();
+        let lifecycle = Lifecycle::default();
+        let routes = Routes::new(Arc::new(Echo), &lifecycle, 1 << 20);
+        lifecycle.serve();
+        Self { address: address.to_owned(), running: tokio::spawn(serve(listener, routes)) }
+    }
+}
+
+impl Drop for PodServer {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+impl Evaluator for Echo {
+    fn name(&self) -> &'static str {
+        "echo"
+    }
+
+    fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a> {
+        Box::pin(async { Ok(Answer { resource_list: call.resource_list.clone(), ..Answer::default() }) })
+    }
+}

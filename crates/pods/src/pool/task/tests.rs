@@ -1,0 +1,327 @@
+//! The task between its callers, the cluster's news and the servers in pods.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Endpoints, Pod};
+use loggia_registry::Images;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Message, Task};
+use crate::Settings;
+use crate::fake::{ApiServer, PodServer};
+use crate::functions::{Functions, default_limits};
+use crate::observe::Unobserved;
+use crate::pool::state::{Refusal, Settings as PoolSettings, State};
+use crate::pool::{Image, Permit, Pool, PoolError, Retry};
+use crate::roster::{Garbage, Roster};
+use crate::secret::PullSecrets;
+use crate::settings::{PodAddress, PodSecurity};
+use crate::start::{Starter, unix_now};
+use crate::template::Template;
+use crate::templates::Templates;
+use crate::watch::News;
+
+/// Nobody listens there, so nothing can be started.
+const IMAGE: &str = "127.0.0.1:1/f:v1";
+const ID: &str = "f-v1-1-12345678";
+const SOON: Duration = Duration::from_secs(10);
+
+/// A pool with its task, and nothing that would bring it news.
+struct World {
+    pool: Pool,
+    api: ApiServer,
+    garbage: mpsc::UnboundedReceiver<Garbage>,
+    template: watch::Sender<Option<Arc<Template>>>,
+    warm: watch::Receiver<bool>,
+    _functions: watch::Sender<Arc<Functions>>,
+}
+
+fn settings() -> Settings {
+    Settings {
+        namespace: "fn".to_owned(),
+        manager_namespace: "system".to_owned(),
+        wrapper_image: "x.io/wrapper:v1".to_owned(),
+        template: None,
+        cache_config: None::<PathBuf>,
+        warm_up: true,
+        ttl: Duration::from_secs(600),
+        busy_at: 2,
+        most_instances: 1,
+        most_running: None,
+        most_waiting: None,
+        scan_interval: None,
+        ready_timeout: Duration::from_secs(1),
+        message_limit: 1 << 20,
+        security: PodSecurity::Baseline,
+        address: PodAddress::PodIp,
+        cluster_domain: "cluster.local".to_owned(),
+        pull_secret: "auth-secret".to_owned(),
+        image_prefix: None,
+        owner: "us.1".to_owned(),
+    }
+}
+
+impl World {
+    fn new(settings: Settings) -> Self {
+        let settings = Arc::new(settings);
+        let api = ApiServer::default();
+        let cluster = api.cluster();
+        let functions = watch::Sender::new(Arc::new(Functions::default()));
+        let template = watch::Sender::new(None);
+        let (pool, messages) = Pool::new();
+        let (garbage, removals) = mpsc::unbounded_channel();
+        let mut registries = loggia_registry::Settings::default();
+        registries.retries.count = 0;
+        let starter = Starter {
+            settings: Arc::clone(&settings),
+            cluster: cluster.clone(),
+            images: Images::new(registries),
+            templates: Templates::new(cluster.clone(), None, settings.wrapper_image.clone()),
+            secrets: Arc::new(PullSecrets::new(cluster, settings.pull_secret.clone())),
+            functions: functions.subscribe(),
+            trouble: watch::Sender::new(None),
+            refused: Default::default(),
+            observer: Arc::new(Unobserved),
+        };
+        let pool_settings = PoolSettings {
+            patience: Duration::from_secs(1),
+            warm_at_once: 4,
+            margin: Duration::ZERO,
+            retry: Retry::default(),
+        };
+        let defaults = default_limits(&settings);
+        let task = Task {
+            state: State::new(pool_settings, defaults.clone(), HashMap::new()),
+            roster: Roster::default(),
+            starter,
+            messages,
+            inbox: pool.inbox(),
+            garbage,
+            functions: functions.subscribe(),
+            template: template.subscribe(),
+            defaults,
+            replies: HashMap::new(),
+            spellings: HashMap::new(),
+            hashes: HashMap::new(),
+            early: Vec::new(),
+            looked: Default::default(),
+            pulled: Default::default(),
+            notes: Task::notes(),
+            warm: watch::Sender::new(false),
+        };
+        let warm = task.warm.subscribe();
+        tokio::spawn(task.run());
+        Self { pool, api, garbage: removals, template, warm, _functions: functions }
+    }
+
+    fn tell(&self, message: Message) {
+        self.pool.inbox().upgrade().unwrap().send(message).unwrap();
+    }
+
+    /// The first look at the namespace: these pods, and no Services.
+    fn look(&self, pods: Vec<Pod>) {
+        self.tell(Message::Pods(Box::new(News::All(pods))));
+        self.tell(Message::Services(Box::new(News::All(Vec::new()))));
+    }
+
+    fn ask(&self) -> tokio::task::JoinHandle<Result<Permit, PoolError>> {
+        let pool = self.pool.clone();
+        tokio::spawn(async move { pool.permit(Image::new(IMAGE), IMAGE.into()).await })
+    }
+
+    async fn permit(&self) -> Permit {
+        timeout(SOON, self.ask()).await.unwrap().unwrap().unwrap()
+    }
+
+    async fn refusal(&self) -> String {
+        match timeout(SOON, self.ask()).await.unwrap().unwrap() {
+            Err(PoolError::Refused(Refusal::NoInstance(failure))) => failure.text.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A pod of somebody else, ready, at this address.
+fn pod(address: &str, changes: &Value) -> Pod {
+    let mut annotations = json!({
+        "loggia.dev/image": IMAGE,
+        "loggia.dev/owner": "another.2",
+        "fn.kpt.dev/reclaim-after": (unix_now() + 600).to_string(),
+    });
+    annotations.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    let metadata =
+        json!({ "name": "p", "uid": "u", "labels": { "fn.kpt.dev/image": ID }, "annotations": annotations });
+    let spec = json!({ "nodeName": "n", "containers": [{ "name": "function", "image": IMAGE }] });
+    let conditions = json!([{ "type": "Ready", "status": "True" }]);
+    let status = json!({ "phase": "Running", "podIP": address, "conditions": conditions });
+    serde_json::from_value(json!({ "metadata": metadata, "spec": spec, "status": status })).unwrap()
+}
+
+/// Until something is so.
+async fn until(what: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !what() {
+        assert!(begin.elapsed() < SOON, "it does not come to pass");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_comes_before_the_first_look_uses_what_is_there() {
+    let world = World::new(settings());
+    let server = PodServer::start(&PodServer::some_address()).await;
+    let call = world.ask();
+    sleep(Duration::from_millis(100)).await;
+    assert!(!call.is_finished(), "nobody has looked yet");
+    world.look(vec![pod(&server.address, &json!({}))]);
+    let permit = timeout(SOON, call).await.unwrap().unwrap().unwrap();
+    assert_eq!(&*permit.pod, "p");
+    let answer = permit.client.evaluate(IMAGE, "list".into(), Some(SOON)).await.unwrap();
+    assert_eq!(answer.resource_list, "list");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_look_calls_wait_a_while_and_no_longer() {
+    let world = World::new(settings());
+    let begin = Instant::now();
+    let text = world.refusal().await;
+    assert!(text.starts_with(&format!("unable to get the entrypoint for {IMAGE}: ")), "{text}");
+    assert!(begin.elapsed() >= super::FIRST_LOOK, "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn whoever_gives_up_leaves_the_queue_to_others() {
+    let world = World::new(Settings { most_waiting: Some(1), ready_timeout: SOON, ..settings() });
+    let address = PodServer::some_address();
+    world.look(vec![pod(&address, &json!({}))]);
+    let first = world.ask();
+    sleep(Duration::from_millis(100)).await;
+    let refused = timeout(SOON, world.ask()).await.unwrap().unwrap();
+    let Err(PoolError::Refused(Refusal::QueueFull { waiting: 1 })) = refused else { panic!("{refused:?}") };
+    first.abort();
+    let _ = first.await;
+    let third = world.ask();
+    sleep(Duration::from_millis(100)).await;
+    assert!(!third.is_finished());
+    let _server = PodServer::start(&address).await;
+    timeout(SOON, third).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_nobody_uses_any_more_is_handed_to_be_removed() {
+    let scan_interval = Some(Duration::from_millis(50));
+    let mut world = World::new(Settings { ttl: Duration::from_millis(300), scan_interval, ..settings() });
+    let server = PodServer::start(&PodServer::some_address()).await;
+    world.look(vec![pod(&server.address, &json!({ "fn.kpt.dev/reclaim-after": unix_now().to_string() }))]);
+    let permit = world.permit().await;
+    // A call that runs keeps it, however long.
+    assert!(timeout(Duration::from_secs(1), world.garbage.recv()).await.is_err());
+    drop(permit);
+    let garbage = timeout(SOON, world.garbage.recv()).await.unwrap().unwrap();
+    let expected = Garbage::Pod {
+        name: "p".to_owned(),
+        uid: Some("u".to_owned()),
+        service: Some((ID.to_owned(), None)),
+        why: "nobody used it for its time to live".to_owned(),
+    };
+    assert_eq!(garbage, expected);
+    // While it was used, the others were told so.
+    assert!(world.api.requests().contains(&"PATCH /api/v1/namespaces/fn/pods/p".to_owned()));
+}
+
+#[tokio::test]
+async fn an_instance_that_no_longer_answers_gets_no_more_calls() {
+    let world = World::new(settings());
+    let server = PodServer::start(&PodServer::some_address()).await;
+    world.look(vec![pod(&server.address, &json!({}))]);
+    let permit = world.permit().await;
+    // One that still answers stays.
+    permit.broken();
+    drop(permit);
+    let permit = world.permit().await;
+    drop(server);
+    permit.broken();
+    drop(permit);
+    // There is no other, and none can be started.
+    assert!(world.refusal().await.starts_with("unable to get the entrypoint for"));
+}
+
+#[tokio::test]
+async fn a_call_in_a_pod_that_is_dead_to_all_is_told_so() {
+    let world = World::new(settings());
+    let server = PodServer::start(&PodServer::some_address()).await;
+    let found = pod(&server.address, &json!({}));
+    world.look(vec![found.clone()]);
+    let permit = world.permit().await;
+    assert!(timeout(Duration::from_millis(100), permit.abandoned()).await.is_err());
+    drop(server);
+    let mut unready = found;
+    unready.status.as_mut().unwrap().conditions = None;
+    world.tell(Message::Pods(Box::new(News::Seen(unready))));
+    timeout(SOON, permit.abandoned()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_instance_whose_service_leads_to_others_too_is_not_used() {
+    let world = World::new(settings());
+    let server = PodServer::start(&PodServer::some_address()).await;
+    let endpoints = |addresses: &[&str]| -> Endpoints {
+        let addresses: Vec<_> = addresses.iter().map(|ip| json!({ "ip": ip })).collect();
+        let subsets = json!([{ "addresses": addresses }]);
+        serde_json::from_value(json!({ "metadata": { "name": ID }, "subsets": subsets })).unwrap()
+    };
+    let tell =
+        |addresses: &[&str]| world.tell(Message::Endpoints(Box::new(News::Seen(endpoints(addresses)))));
+    tell(&[&server.address]);
+    world.look(vec![pod(&server.address, &json!({}))]);
+    drop(world.permit().await);
+    // The server answers, but nobody knows which one will.
+    tell(&[&server.address, "127.0.0.9"]);
+    sleep(Duration::from_millis(200)).await;
+    assert!(world.refusal().await.starts_with("unable to get the entrypoint for"));
+}
+
+#[tokio::test]
+async fn a_pod_of_another_template_is_used_until_there_is_another() {
+    let world = World::new(settings());
+    let server = PodServer::start(&PodServer::some_address()).await;
+    world.template.send_replace(Some(Arc::new(Template::inline("x.io/wrapper:v2"))));
+    world.look(vec![pod(&server.address, &json!({ "loggia.dev/template-hash": "of-another" }))]);
+    let permit = world.permit().await;
+    assert_eq!(&*permit.pod, "p");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_gone_ends_what_waits_for_it() {
+    let world = World::new(settings());
+    let server = PodServer::start(&PodServer::some_address()).await;
+    let found = pod(&server.address, &json!({}));
+    world.look(vec![found.clone()]);
+    drop(world.permit().await);
+    world.tell(Message::Pods(Box::new(News::Gone(found))));
+    assert!(world.refusal().await.starts_with("unable to get the entrypoint for"));
+}
+
+#[tokio::test]
+async fn the_pool_ends_with_its_last_handle() {
+    let mut world = World::new(settings());
+    let inbox = world.pool.inbox();
+    world.look(Vec::new());
+    drop(world.pool);
+    assert!(timeout(SOON, world.garbage.recv()).await.unwrap().is_none());
+    assert!(inbox.upgrade().is_none());
+}
+
+#[tokio::test]
+async fn it_is_warm_once_it_has_looked_and_nothing_is_left_to_warm() {
+    let world = World::new(settings());
+    sleep(Duration::from_millis(50)).await;
+    assert!(!*world.warm.borrow());
+    world.look(Vec::new());
+    until(|| *world.warm.borrow()).await;
+}
