@@ -99,6 +99,9 @@ pub static CATALOG: &[&Function] = &[
 const REPOSITORIES: [&str; 3] =
     ["ghcr.io/kptdev/krm-functions-catalog/", "gcr.io/kpt-fn/", "gcr.io/kpt-fn-contrib/"];
 
+/// Where the catalog's functions are as WebAssembly.
+const WASM: &str = "ghcr.io/kptdev/krm-functions-catalog/wasm/";
+
 /// A function of the catalog.
 #[derive(Debug)]
 pub struct Function {
@@ -158,6 +161,8 @@ pub struct Output {
 #[must_use]
 pub fn find(image: &str) -> Option<(&'static Function, &'static Version)> {
     let name = REPOSITORIES.iter().find_map(|repository| image.strip_prefix(repository)).unwrap_or(image);
+    // The same functions for another kind of machine.
+    let name = image.strip_prefix(WASM).unwrap_or(name);
     // What kpt itself has built in goes by a name of its own.
     let own = name.strip_prefix("builtins/").filter(|name| name.starts_with(gen_pkg_context::FUNCTION.name));
     let name = own.unwrap_or(name);
@@ -211,14 +216,15 @@ mod tests {
 
     #[test]
     fn an_image_is_found_under_each_of_its_names() {
-        for image in ["no-op", "no-op:latest", "gcr.io/kpt-fn/no-op:unstable"] {
+        let wasm = "ghcr.io/kptdev/krm-functions-catalog/wasm/no-op:latest";
+        for image in ["no-op", "no-op:latest", "gcr.io/kpt-fn/no-op:unstable", wasm] {
             assert_eq!(find(image).map(|(function, _)| function.name), Some("no-op"), "{image}");
         }
     }
 
     #[test]
     fn another_version_registry_or_digest_is_not_guessed_at() {
-        for image in ["no-op:v9", "example.com/no-op", "no-op@sha256:0000", "no", ""] {
+        for image in ["no-op:v9", "wasm/no-op", "example.com/no-op", "no-op@sha256:0000", "no", ""] {
             assert!(find(image).is_none(), "{image}");
         }
     }

@@ -57,7 +57,8 @@ fn old_config(random: &mut Random) -> Option<Tree> {
 
 #[test]
 fn set_labels_0_1_answers_as_kustomize() {
-    let inputs = seeds().map(|mut random| {
+    // An answer of this kustomize takes its time.
+    let inputs = seeds().take(120).map(|mut random| {
         let config = old_config(&mut random);
         resource_list(&mut random, config.as_ref(), any)
     });
