@@ -94,6 +94,8 @@ async fn a_call_that_is_given_up_is_counted_and_running_ones_show() {
     call.abort();
     let line = r#"loggia_evaluations_total{image="slow",evaluator="exec",outcome="Canceled"} 1"#;
     eventually("it is counted", || get(&metrics, "/metrics").contains(line)).await;
+    let line = server.wait_for_line("code=Canceled");
+    assert!(line.contains("image=slow") && line.contains(" call="), "{line}");
     let late = server.client().evaluate("slow", "x".into(), Some(Duration::from_millis(100))).await;
     assert_eq!(late.unwrap_err().code(), Code::DeadlineExceeded);
     let line = r#"loggia_evaluations_total{image="slow",evaluator="exec",outcome="DeadlineExceeded"} 1"#;

@@ -17,10 +17,7 @@ impl Telemetry {
     pub async fn status(&self) -> Value {
         let runner = &self.shared.runner;
         let sources = runner.sources.get();
-        let snapshot = match sources.and_then(|sources| sources.pods.as_ref()) {
-            Some(pods) => pods.snapshot().await,
-            None => None,
-        };
+        let snapshot = runner.snapshot().await;
         let recent = runner.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now();
         let phase =
