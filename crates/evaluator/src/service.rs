@@ -32,14 +32,15 @@ pub(crate) struct EvaluatorService {
 
 /// A call without an answer yet. Dropped, it was given up, and the log says so.
 struct Unanswered<'a> {
-    image: &'a str,
+    call: &'a Call,
     begin: Instant,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        let Self { image, begin } = self;
-        info!(image, code = "Canceled", cause = "the caller went away", took = ?begin.elapsed(), "Evaluated");
+        let Self { call, begin } = self;
+        let (code, cause) = call.given_up();
+        info!(image = call.image, code = code_name(code), cause, took = ?begin.elapsed(), "Evaluated");
     }
 }
 
@@ -55,7 +56,7 @@ impl FunctionEvaluator for EvaluatorService {
         let deadline = timeout_of(request.metadata()).and_then(|timeout| begin.checked_add(timeout));
         let EvaluateFunctionRequest { image, resource_list } = request.into_inner();
         let call = Call { image, resource_list, deadline };
-        let unanswered = Unanswered { image: &call.image, begin };
+        let unanswered = Unanswered { call: &call, begin };
         let notes = Notes::default();
         let answer = notes.during(self.answer(&call)).await.and_then(|answer| self.fit(&call, answer));
         // There is one now, and a line of its own for it.

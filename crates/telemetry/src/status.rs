@@ -95,7 +95,7 @@ fn entry(entry: &Entry) -> Value {
     let Entry { at, call, image, evaluator, code, total, queued, called, pod, input, output, cause } = entry;
     json!({
         "at": unix(*at),
-        "call": call,
+        "call": call.to_string(),
         "image": &**image,
         "evaluator": evaluator,
         "outcome": code_name(*code),
