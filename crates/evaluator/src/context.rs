@@ -31,9 +31,14 @@ tokio::task_local! {
     static NOTES: Notes;
 }
 
-/// One call of one caller.
+/// One call of one caller. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Context {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
     id: CallId,
     trace: Option<Trace>,
     span: Span,
@@ -90,7 +95,7 @@ impl Context {
 
     fn new(id: CallId, trace: Option<Trace>) -> Self {
         let span = info_span!("call", call = %id);
-        Self { id, trace, span }
+        Self { shared: Arc::new(Shared { id, trace, span }) }
     }
 
     /// The context of the task that this is called in.
@@ -99,17 +104,18 @@ impl Context {
     }
 
     pub fn id(&self) -> CallId {
-        self.id
+        self.shared.id
     }
 
     pub fn trace(&self) -> Option<&Trace> {
-        self.trace.as_ref()
+        self.shared.trace.as_ref()
     }
 
     /// The same call, at another place of a trace.
     #[must_use]
     pub fn at(&self, trace: Trace) -> Self {
-        Self { trace: Some(trace), ..self.clone() }
+        let Shared { id, span, .. } = &*self.shared;
+        Self { shared: Arc::new(Shared { id: *id, trace: Some(trace), span: span.clone() }) }
     }
 
     /// Has work done that belongs to the same call, at another place of its trace.
@@ -119,7 +125,7 @@ impl Context {
 
     /// Has work done in this context: its log lines carry the id, and what it asks of others does, too.
     pub fn scope<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
-        let span = self.span.clone();
+        let span = self.shared.span.clone();
         CONTEXT.scope(self, work).instrument(span)
     }
 
@@ -131,8 +137,8 @@ impl Context {
                 metadata.insert(name, value);
             }
         };
-        put(CALL_HEADER, self.id.to_string());
-        if let Some(trace) = &self.trace {
+        put(CALL_HEADER, self.id().to_string());
+        if let Some(trace) = self.trace() {
             put("traceparent", trace.to_string());
             if let Some(state) = &trace.state {
                 put("tracestate", state.to_string());

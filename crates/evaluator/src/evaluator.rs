@@ -3,9 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
+use tonic::Code;
 
 use crate::Error;
 
@@ -44,7 +46,23 @@ pub trait Evaluator: fmt::Debug + Send + Sync {
     fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a>;
 }
 
+/// How long before its deadline a caller that goes away is taken to do so because of it: its clock runs ahead of ours
+/// by the way of its request.
+const EARLY: Duration = Duration::from_millis(100);
+
 // === impl Call ===
+
+impl Call {
+    /// Why a call has no answer that nobody waits for any more.
+    pub fn given_up(&self) -> (Code, &'static str) {
+        match self.deadline {
+            Some(deadline) if deadline <= Instant::now() + EARLY => {
+                (Code::DeadlineExceeded, "the caller's deadline passed")
+            }
+            _ => (Code::Cancelled, "the caller went away, or the service stopped"),
+        }
+    }
+}
 
 /// Sizes only: a package may hold secrets.
 impl fmt::Debug for Call {

@@ -30,6 +30,20 @@ pub(crate) struct EvaluatorService {
     pub(crate) message_limit: usize,
 }
 
+/// A call without an answer yet. Dropped, it was given up, and the log says so.
+struct Unanswered<'a> {
+    call: &'a Call,
+    begin: Instant,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let Self { call, begin } = self;
+        let (code, cause) = call.given_up();
+        info!(image = call.image, code = code_name(code), cause, took = ?begin.elapsed(), "Evaluated");
+    }
+}
+
 // === impl EvaluatorService ===
 
 #[tonic::async_trait]
@@ -42,8 +56,11 @@ impl FunctionEvaluator for EvaluatorService {
         let deadline = timeout_of(request.metadata()).and_then(|timeout| begin.checked_add(timeout));
         let EvaluateFunctionRequest { image, resource_list } = request.into_inner();
         let call = Call { image, resource_list, deadline };
+        let unanswered = Unanswered { call: &call, begin };
         let notes = Notes::default();
         let answer = notes.during(self.answer(&call)).await.and_then(|answer| self.fit(&call, answer));
+        // There is one now, and a line of its own for it.
+        std::mem::forget(unanswered);
         let (took, noted) = (begin.elapsed(), notes.read());
         let result = answer.map_err(|error| (error.status(), error.cause()));
         info!(

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
+use loggia_evaluator::connection::Connection;
+use loggia_evaluator::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
 use serde_json::Value;
 use tonic::Code;
 
@@ -94,7 +95,15 @@ async fn a_call_that_is_given_up_is_counted_and_running_ones_show() {
     call.abort();
     let line = r#"loggia_evaluations_total{image="slow",evaluator="exec",outcome="Canceled"} 1"#;
     eventually("it is counted", || get(&metrics, "/metrics").contains(line)).await;
-    let late = server.client().evaluate("slow", "x".into(), Some(Duration::from_millis(100))).await;
+    let line = server.wait_for_line("code=Canceled");
+    assert!(line.contains("image=slow") && line.contains(" call="), "{line}");
+    // The server's own deadline, without a client that goes away at the same time.
+    let connection = Connection::new(&server.address()).unwrap();
+    let mut client = FunctionEvaluatorClient::with_origin(connection.clone(), connection.origin());
+    let mut request =
+        tonic::Request::new(EvaluateFunctionRequest { image: "slow".into(), resource_list: "x".into() });
+    request.metadata_mut().insert("grpc-timeout", "100m".parse().unwrap());
+    let late = client.evaluate_function(request).await;
     assert_eq!(late.unwrap_err().code(), Code::DeadlineExceeded);
     let line = r#"loggia_evaluations_total{image="slow",evaluator="exec",outcome="DeadlineExceeded"} 1"#;
     eventually("it is counted", || get(&metrics, "/metrics").contains(line)).await;
@@ -269,15 +278,12 @@ async fn every_line_of_a_call_has_its_id_also_in_json() {
 #[tokio::test]
 async fn the_server_in_a_pod_logs_the_same_id() {
     let server = Server::start(&mut support::wrapper(&["--verbosity=3"], &["/bin/cat"]));
-    let mut client = loggia_evaluator::wire::FunctionEvaluatorClient::new(
+    let mut client = FunctionEvaluatorClient::new(
         tonic::transport::Endpoint::from_shared(format!("http://{}", server.address()))
             .unwrap()
             .connect_lazy(),
     );
-    let message = loggia_evaluator::wire::EvaluateFunctionRequest {
-        image: "x".into(),
-        resource_list: "kind: ResourceList\n".into(),
-    };
+    let message = EvaluateFunctionRequest { image: "x".into(), resource_list: "kind: ResourceList\n".into() };
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert("loggia-call", "00c0ffee00c0ffee".parse().unwrap());
     client.evaluate_function(request).await.unwrap();

@@ -24,11 +24,13 @@ mod tests;
 #[cfg(feature = "runner")]
 mod traces;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(feature = "runner")]
 use loggia_evaluator::context::Context;
 use loggia_evaluator::{Ended, Observer};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 
 pub use environment::Environment;
 #[cfg(feature = "runner")]
@@ -44,6 +46,8 @@ pub struct Telemetry {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// Whoever holds it writes down what was looked at, and then all of it.
+    registry: Mutex<Registry>,
     pub(crate) metrics: metrics::Metrics,
     #[cfg(feature = "runner")]
     pub(crate) runner: runner::Runner,
@@ -54,14 +58,12 @@ pub(crate) struct Shared {
 impl Telemetry {
     /// Telemetry of a program of this version. Nothing is served yet.
     pub fn new(version: &'static str) -> Self {
-        let mut metrics = metrics::Metrics::new(version);
-        #[cfg(feature = "runner")]
-        let runner = runner::Runner::new(version, metrics.registry());
-        metrics.seal();
+        let mut registry = Registry::default();
         let shared = Shared {
-            metrics,
+            metrics: metrics::Metrics::new(version, &mut registry),
             #[cfg(feature = "runner")]
-            runner,
+            runner: runner::Runner::new(version, &mut registry),
+            registry: Mutex::new(registry),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -69,8 +71,14 @@ impl Telemetry {
     /// All metrics in the text form of OpenMetrics.
     pub async fn metrics(&self) -> String {
         #[cfg(feature = "runner")]
-        self.shared.runner.look().await;
-        self.shared.metrics.text()
+        let snapshot = self.shared.runner.snapshot().await;
+        let registry = self.shared.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        #[cfg(feature = "runner")]
+        self.shared.runner.look(snapshot.as_ref());
+        let mut text = String::new();
+        // Only a writer could fail, and a string does not.
+        let _ = encode(&mut text, &registry);
+        text
     }
 }
 

@@ -1,11 +1,9 @@
 //! The metrics that every program has: calls it served, and the process.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use loggia_evaluator::Ended;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -23,8 +21,6 @@ pub(crate) type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
 /// The metrics of every program.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    unsealed: Registry,
-    registry: OnceLock<Registry>,
     served: Durations<Rpc>,
 }
 
@@ -45,8 +41,7 @@ struct Build {
 // === impl Metrics ===
 
 impl Metrics {
-    pub(crate) fn new(version: &'static str) -> Self {
-        let mut registry = Registry::default();
+    pub(crate) fn new(version: &'static str, registry: &mut Registry) -> Self {
         let build: Family<Build, Gauge> = Family::default();
         build.get_or_create(&Build { version }).set(1);
         registry.register("loggia_build_info", "Which version of Loggia runs; the go_* metrics of the program that it replaces have no counterpart", build);
@@ -57,31 +52,12 @@ impl Metrics {
             "How long gRPC calls to this program took, by method and status",
             served.clone(),
         );
-        Self { unsealed: registry, registry: OnceLock::new(), served }
-    }
-
-    /// Where others add their own, until the metrics are sealed.
-    #[cfg(feature = "runner")]
-    pub(crate) fn registry(&mut self) -> &mut Registry {
-        &mut self.unsealed
-    }
-
-    pub(crate) fn seal(&mut self) {
-        let _ = self.registry.set(std::mem::take(&mut self.unsealed));
+        Self { served }
     }
 
     pub(crate) fn served(&self, call: &Ended<'_>) {
         let rpc = Rpc::new(call.service, call.method, call.code);
         self.served.get_or_create(&rpc).observe(in_milliseconds(call.took));
-    }
-
-    pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
-        if let Some(registry) = self.registry.get() {
-            // Only a writer could fail, and a string does not.
-            let _ = encode(&mut text, registry);
-        }
-        text
     }
 }
 

@@ -118,12 +118,7 @@ impl Drop for Watch<'_> {
         if self.over {
             return;
         }
-        // The call is dropped at its deadline, and when its caller goes away.
-        let late = self.call.deadline.is_some_and(|deadline| deadline <= Instant::now());
-        let (code, cause) = match late {
-            true => (Code::DeadlineExceeded, "the caller's deadline passed"),
-            false => (Code::Cancelled, "the caller went away, or the service stopped"),
-        };
+        let (code, cause) = self.call.given_up();
         self.tell(code, None, Some(cause.to_owned()));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use loggia_evaluator::context::CallId;
 use tonic::Code;
 
 use crate::observed::Evaluated;
@@ -36,7 +37,7 @@ pub(crate) struct Recent {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) at: SystemTime,
-    pub(crate) call: String,
+    pub(crate) call: CallId,
     pub(crate) image: Arc<str>,
     pub(crate) evaluator: &'static str,
     pub(crate) code: Code,
@@ -69,7 +70,7 @@ impl Recent {
         let failed = *code != Code::Ok;
         let entry = Entry {
             at: *at,
-            call: call.to_string(),
+            call: *call,
             image: cut(image, LONGEST_IMAGE),
             evaluator,
             code: *code,
@@ -101,7 +102,8 @@ impl Recent {
 }
 
 fn cut(text: &str, most: usize) -> Arc<str> {
-    text.chars().take(most).collect::<String>().into()
+    let end = text.char_indices().nth(most).map_or(text.len(), |(end, _)| end);
+    text.get(..end).unwrap_or(text).into()
 }
 
 fn keep<T>(list: &mut VecDeque<T>, item: T, most: usize) {

@@ -339,15 +339,19 @@ impl Runner {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).push(&image, evaluated);
     }
 
+    /// The pool as it is now, if there is one.
+    pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
+        self.sources.get()?.pods.as_ref()?.snapshot().await
+    }
+
     /// Brings up to date what is only looked at when somebody asks.
-    pub(crate) async fn look(&self) {
-        let Some(sources) = self.sources.get() else { return };
-        self.in_flight.set(as_gauge(sources.lifecycle.in_flight()));
-        self.children.set(as_gauge(sources.processes.as_ref().map_or(0, Processes::running)));
-        if let Some(pods) = &sources.pods
-            && let Some(snapshot) = pods.snapshot().await
-        {
-            self.show(&snapshot);
+    pub(crate) fn look(&self, snapshot: Option<&Snapshot>) {
+        if let Some(sources) = self.sources.get() {
+            self.in_flight.set(as_gauge(sources.lifecycle.in_flight()));
+            self.children.set(as_gauge(sources.processes.as_ref().map_or(0, Processes::running)));
+        }
+        if let Some(snapshot) = snapshot {
+            self.show(snapshot);
         }
     }
 

@@ -17,10 +17,7 @@ impl Telemetry {
     pub async fn status(&self) -> Value {
         let runner = &self.shared.runner;
         let sources = runner.sources.get();
-        let snapshot = match sources.and_then(|sources| sources.pods.as_ref()) {
-            Some(pods) => pods.snapshot().await,
-            None => None,
-        };
+        let snapshot = runner.snapshot().await;
         let recent = runner.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now();
         let phase =
@@ -98,7 +95,7 @@ fn entry(entry: &Entry) -> Value {
     let Entry { at, call, image, evaluator, code, total, queued, called, pod, input, output, cause } = entry;
     json!({
         "at": unix(*at),
-        "call": call,
+        "call": call.to_string(),
         "image": &**image,
         "evaluator": evaluator,
         "outcome": code_name(*code),
