@@ -102,7 +102,9 @@ impl Subscriber for Klog {
             target.starts_with("loggia") || target.contains("_runner") || target.contains("_server")
         };
         let level = metadata.level();
-        let loud = *level <= Level::WARN && metadata.is_event();
+        // Watches fail all the time, and whoever uses them says so in words of ours.
+        let told = metadata.target().starts_with("kube_runtime");
+        let loud = *level <= Level::WARN && metadata.is_event() && !told;
         *level <= self.most_detailed && (loud || ours(metadata.target()))
     }
 

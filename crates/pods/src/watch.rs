@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use kube::core::Status;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -94,7 +95,7 @@ where
             Ok(Some(Event::Delete(object))) => News::Gone(object),
             Ok(None) => return End::Unheard,
             Err(error) => {
-                match code(&error) {
+                match answer(&error).map(|status| status.code) {
                     Some(403) if !subject.needed => return End::Refused(subject.without_news(&error)),
                     Some(404) if !subject.needed => return End::Unknown,
                     _ => {
@@ -129,13 +130,13 @@ fn slender<K: Resource>(mut object: K) -> K {
     object
 }
 
-/// The HTTP code of the API server's answer, if it gave one.
-fn code(error: &watcher::Error) -> Option<u16> {
+/// The API server's answer, if it gave one.
+fn answer(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
-        watcher::Error::WatchError(status) => Some(status.code),
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status),
         _ => None,
     }
 }
@@ -161,7 +162,8 @@ impl<'a> Subject<'a> {
     }
 
     fn without_news(&self, error: &watcher::Error) -> String {
-        let (resource, text) = (self.resource, diagnosis::chain(error));
+        let resource = self.resource;
+        let text = answer(error).map_or_else(|| diagnosis::chain(error), |status| status.message.clone());
         let advice = match diagnosis::is_rbac(&text) {
             true => {
                 format!(

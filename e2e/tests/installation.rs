@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use loggia_e2e::{Cluster, function_image};
@@ -29,7 +29,7 @@ async fn the_shipped_manifests_run_and_are_restarted_without_a_lost_call() {
     let image = cluster.registry().push(&function_image("echo-function").unwrap(), "deploy-echo:v1").unwrap();
 
     let client = Client::new(ADDRESS, 6 << 20).unwrap();
-    let answer = evaluate(&client, &image).await.unwrap();
+    let answer = first_answer(&client, &image).await;
     assert_eq!(answer, LIST, "a function in a pod answers");
     let pods = installation.kubectl(&["get", "pods", "-n", FUNCTIONS, "-o", "name"]);
     assert_eq!(pods.lines().count(), 1, "{pods}");
@@ -188,6 +188,20 @@ impl Load {
             failed.extend(errors);
         }
         (answered, failed)
+    }
+}
+
+/// The first answer; the name of a new Service is not known everywhere at once.
+async fn first_answer(client: &Client, image: &str) -> String {
+    let begin = Instant::now();
+    loop {
+        match evaluate(client, image).await {
+            Ok(answer) => return answer,
+            Err(status) if status.message().contains("lookup") && begin.elapsed() < Duration::from_secs(60) => {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            Err(status) => panic!("{status}"),
+        }
     }
 }
 
