@@ -1,7 +1,7 @@
 //! A function runner as a process on the node, with a service account's rights and nothing more.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,15 +35,39 @@ impl Service {
     /// Starts `function-runner` for the pods of a namespace and returns when it listens.
     pub fn start(namespace: &Namespace, runner: &Runner, flags: &[&str]) -> anyhow::Result<Self> {
         let program = std::env::var_os("LOGGIA_RUNNER").context("make e2e sets LOGGIA_RUNNER")?;
+        let address = format!("--pod-address={}", if names_work() { "dns" } else { "service-ip" });
+        let own = ["--port=0", "--disable-runtimes=exec,builtin", &address];
+        Self::run(&PathBuf::from(program), namespace, runner, &[&own, flags].concat())
+    }
+
+    /// Starts the program that `function-runner` takes the place of, where it was built.
+    pub fn start_original(
+        namespace: &Namespace,
+        runner: &Runner,
+        flags: &[&str],
+    ) -> anyhow::Result<Option<Self>> {
+        let cache = PathBuf::from(std::env::var_os("LOGGIA_CACHE").unwrap_or_default());
+        let program = cache.join("peers/porch/server");
+        if !program.exists() {
+            return Ok(None);
+        }
+        // It says the number that it was given, so it has to be given one.
+        let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = format!("--port={free}");
+        let own = [port.as_str(), "--disable-runtimes=exec"];
+        Self::run(&program, namespace, runner, &[&own, flags].concat()).map(Some)
+    }
+
+    fn run(program: &Path, namespace: &Namespace, runner: &Runner, flags: &[&str]) -> anyhow::Result<Self> {
         let wrapper = wrapper_image(&namespace.cluster)?;
         let begin = Instant::now();
         let mut child = Command::new(program)
-            .args(["--port=0", "--config=", "--disable-runtimes=exec,builtin", "--pod-cache-config="])
+            .args(["--config=", "--pod-cache-config="])
             .arg(format!("--pod-namespace={}", namespace.name))
             .arg(format!("--kubeconfig={}", runner.kubeconfig.display()))
-            .arg(format!("--pod-address={}", if names_work() { "dns" } else { "service-ip" }))
             .args(flags)
             .env("WRAPPER_SERVER_IMAGE", wrapper)
+            .envs([("OTEL_METRICS_EXPORTER", "none"), ("OTEL_TRACES_EXPORTER", "none")])
             .env_remove("KUBECONFIG")
             .stderr(Stdio::piped())
             .spawn()
