@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use loggia_e2e::{Cluster, Service, static_program};
+use serde_json::Value;
 use tonic::Status;
 
 use crate::support::{PATIENCE, World, call, list, name, pod_of, until};
@@ -108,4 +109,78 @@ async fn a_call_that_takes_minutes_in_the_original_server_of_a_pod_is_answered()
     let _ = server.kill();
     let _ = server.wait();
     assert_eq!(answer.unwrap().resource_list, list("sleep 125000"));
+}
+
+/// Where two values differ, each with its path; what only the second one has is not looked at.
+fn differences(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
+    match (theirs, ours) {
+        (Value::Object(theirs), Value::Object(ours)) => {
+            for (key, value) in theirs {
+                differences(&format!("{path}.{key}"), value, ours.get(key).unwrap_or(&Value::Null), found);
+            }
+        }
+        (Value::Array(theirs), Value::Array(ours)) if theirs.len() == ours.len() => {
+            for (number, (value, other)) in theirs.iter().zip(ours).enumerate() {
+                differences(&format!("{path}[{number}]"), value, other, found);
+            }
+        }
+        (theirs, ours) if theirs != ours => found.push(path.to_owned()),
+        _ => {}
+    }
+}
+
+/// The one pod and the one Service of a namespace, without what is different each time.
+fn made_in(world: &World) -> (Value, Value) {
+    let get = |kind: &str| -> Value {
+        let list: Value = serde_json::from_str(&world.kubectl(&["get", kind, "-o", "json"])).unwrap();
+        let [object] = list["items"].as_array().unwrap().as_slice() else { panic!("{list}") };
+        let mut object = object.clone();
+        let fields = object.as_object_mut().unwrap();
+        fields.remove("status");
+        let metadata = fields["metadata"].as_object_mut().unwrap();
+        for key in [
+            "name",
+            "generateName",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "managedFields",
+        ] {
+            metadata.remove(key);
+        }
+        let spec = fields["spec"].as_object_mut().unwrap();
+        ["clusterIP", "clusterIPs", "nodeName"].iter().for_each(|key| drop(spec.remove(*key)));
+        object
+    };
+    (get("pods"), get("services"))
+}
+
+#[tokio::test]
+async fn pods_and_services_are_made_as_the_original_makes_them() {
+    let Some(world) = World::new("made-by-them").await else { return };
+    let Some(theirs) = original(&world, &[]) else { return };
+    call(&theirs.address, &world.image, "").await.unwrap();
+    let (their_pod, their_service) = made_in(&world);
+    let world = World::new("made-by-us").await.unwrap();
+    let ours = world.start(&[]);
+    call(&ours.address, &world.image, "").await.unwrap();
+    let (our_pod, our_service) = made_in(&world);
+    let mut found = Vec::new();
+    differences("pod", &their_pod, &our_pod, &mut found);
+    differences("service", &their_service, &our_service, &mut found);
+    // No token, so no volume for it; a probe of the kubelet's own; links to no Services; words after a crash.
+    let expected = [
+        "pod.spec.containers[0].readinessProbe.exec",
+        "pod.spec.containers[0].readinessProbe.periodSeconds",
+        "pod.spec.containers[0].readinessProbe.timeoutSeconds",
+        "pod.spec.containers[0].terminationMessagePolicy",
+        "pod.spec.containers[0].volumeMounts",
+        "pod.spec.enableServiceLinks",
+        "pod.spec.initContainers[0].terminationMessagePolicy",
+        "pod.spec.initContainers[0].volumeMounts",
+        "pod.spec.volumes",
+    ];
+    found.sort();
+    assert_eq!(found, expected, "{their_pod:#}\n{our_pod:#}");
 }
