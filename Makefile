@@ -31,6 +31,15 @@ lint: ## Format and lints, warnings as errors.
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@$(MAKE) -s deny
+
+.PHONY: deny
+deny: ## Licences, advisories, bans and sources of what we depend on, where cargo-deny is installed.
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	  $(CARGO) deny --all-features check --hide-inclusion-graph licenses bans sources || exit 1; \
+	  if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --all-features check --hide-inclusion-graph advisories; \
+	  else echo "left out: the advisories cannot be fetched here"; fi; \
+	else echo "left out: cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
 
 .PHONY: static
 static: ## The programs that run in an empty image: wrapper-server, and the function of the benchmarks.
@@ -38,10 +47,11 @@ static: ## The programs that run in an empty image: wrapper-server, and the func
 	$(STATIC_BUILD) -p echo-function
 
 .PHONY: images
-images: static ## The release images as OCI layouts in target/images.
+images: static ## The release images as OCI layouts in target/images, and what they are made of (SPDX).
 	$(subst --profile wrapper,--release,$(STATIC_BUILD)) -p function-runner
 	$(CARGO) build --locked -q -p loggia-image
 	IMAGE_TOOL=$(TARGET)/debug/loggia-image images/build $(STATIC)/../release/function-runner $(STATIC)/wrapper-server $(TARGET)/images
+	@for program in function-runner wrapper-server; do images/sbom $$program > $(TARGET)/images/$$program.spdx.json; done
 
 # Whether a cluster can be had here; otherwise the reason.
 E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(shell command -v go),,Go )
@@ -62,6 +72,7 @@ e2e: images tools ## Tests on a real Kubernetes, which is left running.
 	rustc --edition 2024 -O -C target-feature=+crt-static -C panic=abort -C strip=symbols \
 	  -o $(STATIC)/behave-function e2e/functions/behave.rs
 	$(CARGO) test --locked $(E2E_TESTS) --test pods --no-run
+	$(CARGO) build --locked --workspace --bin loggia
 	LOGGIA_CLUSTER_PROGRAMS=$(CACHE)/cluster/bin $(CARGO) test --locked --workspace --test states
 	$(E2E_RUN) $(E2E_TESTS)
 	$(E2E_RUN) $(E2E_PODS) -- --test-threads=$(E2E_PODS_AT_ONCE)
@@ -96,26 +107,18 @@ soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 
 	  $(CARGO) test --locked --release -p function-runner --test soak --test drain -- --nocapture --test-threads=1
 
 .PHONY: bench
-bench: static peers packages ## Ratios, measured side by side.
+bench: images peers packages ## Ratios, measured side by side, into bench/RESULTS.md.
 	$(CARGO) build --locked --release -p function-runner -p loggia
 	$(CARGO) build --locked --release -p loggia-bench
-	@missed=0; target/release/exec-path || missed=1; \
-	  LOGGIA_CACHE=$(CACHE) target/release/yaml-path || missed=1; \
-	  target/release/registry-path || missed=1; \
-	  LOGGIA_CACHE=$(CACHE) target/release/functions-path || missed=1; \
-	  LOGGIA_CACHE=$(CACHE) target/release/render-path || missed=1; exit $$missed
-
-.PHONY: bench-pods
-bench-pods: images ## The cost of function pods, on the test cluster.
-	@e2e/cluster/up
-	$(CARGO) build --locked --release -p loggia-e2e --bin pod-path --bin pool-memory
-	LOGGIA_RUNNER=$(STATIC)/../release/function-runner $(TARGET)/release/pool-memory
-	LOGGIA_STATIC=$(STATIC) LOGGIA_RUNNER=$(STATIC)/../release/function-runner e2e/cluster/run $(TARGET)/release/pod-path
+	@$(if $(E2E_LACKS),,e2e/cluster/up)
+	@LOGGIA_CACHE=$(CACHE) bench/run
 
 .PHONY: peers
 peers: ## The programs that benchmarks compare with, where Go is installed.
 	@if command -v go >/dev/null; then mkdir -p $(CACHE)/peers && \
 	  go build -C bench/peers/kyaml -o $(CACHE)/peers/kyaml-bench . && \
 	  go build -C bench/peers/kpt -o $(CACHE)/peers/kpt . && \
+	  mkdir -p $(CACHE)/peers/porch && CGO_ENABLED=0 go build -C bench/peers/porch -o $(CACHE)/peers/porch/ \
+	    github.com/nephio-project/porch/func/server github.com/nephio-project/porch/func/wrapper-server && \
 	  $(MAKE) -s -C e2e/oracle/functions CACHE=$(CACHE) set-namespace-v0.4.1 set-labels-sdk-v1.0.3 no-op-sdk-v1.0.3; \
 	else echo "left out: Go is not installed, so benchmarks have no peers"; fi

@@ -5,6 +5,8 @@
 // share is written once. Each line holds a bit mask of versions, a name and the definition, between tabs.
 //
 //	go run . > ../../crates/functions/src/schemas/kubernetes.tsv
+//
+// With the argument openapi it writes the whole document of the newest version instead.
 package main
 
 import (
@@ -30,6 +32,11 @@ var kept = map[string]bool{
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "openapi" {
+		_, err := os.Stdout.Write(document(versions[len(versions)-1]))
+		check(err)
+		return
+	}
 	masks := map[string]int{}
 	for position, version := range versions {
 		for name, definition := range definitions(version) {
@@ -51,16 +58,21 @@ func main() {
 	}
 }
 
-func definitions(version string) map[string]any {
+// document reads what the module says of its API.
+func document(version string) []byte {
 	output, err := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes@"+version).Output()
 	check(err)
 	var module struct{ Dir string }
 	check(json.Unmarshal(output, &module))
 	text, err := os.ReadFile(filepath.Join(module.Dir, "api/openapi-spec/swagger.json"))
 	check(err)
-	var document struct{ Definitions map[string]any }
-	check(json.Unmarshal(text, &document))
-	return document.Definitions
+	return text
+}
+
+func definitions(version string) map[string]any {
+	var parsed struct{ Definitions map[string]any }
+	check(json.Unmarshal(document(version), &parsed))
+	return parsed.Definitions
 }
 
 // strip removes what does not decide about validity from a schema.

@@ -29,5 +29,5 @@ pub use node::{Ballast, Footprint, Partition};
 pub use part::{Part, Paused, Stopped};
 pub use pod::{address, is_ready, kill_container, logs, pause_pod, wait_for, wait_ready};
 pub use registry::Registry;
-pub use service::{Service, function_image, names_work, static_program, wrapper_image};
+pub use service::{Service, function_image, names_work, push_wrapper, static_program, wrapper_image};
 pub use wire::Wire;

@@ -15,9 +15,9 @@ pub struct Part {
 #[derive(Debug)]
 pub struct Paused(Part);
 
-/// A process that was ended. It is started again when this is dropped.
+/// A process that was ended. It is started again when this is dropped, if it was not before.
 #[derive(Debug)]
-pub struct Stopped(Part);
+pub struct Stopped(Part, bool);
 
 // === impl Part ===
 
@@ -33,12 +33,26 @@ impl Part {
 
     pub fn stop(&self) -> anyhow::Result<Stopped> {
         self.tell("stop")?;
-        Ok(Stopped(self.clone()))
+        Ok(Stopped(self.clone(), false))
     }
 
     /// Starts the process where it does not run, and returns when it answers.
     pub fn start(&self) -> anyhow::Result<()> {
         self.tell("start").map(drop)
+    }
+
+    /// Starts a process that was away for a while. Those that watch the API server try again ever more rarely while it
+    /// is away, up to a minute apart; they are started anew, since no test is about their patience.
+    fn start_again(&self) -> anyhow::Result<()> {
+        self.start()?;
+        if self.name == "kube-apiserver" {
+            for part in ["kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"].map(Self::new)
+            {
+                part.tell("stop")?;
+                part.start()?;
+            }
+        }
+        Ok(())
     }
 
     /// The pid, as it is inside the sandbox.
@@ -72,13 +86,16 @@ impl Drop for Paused {
 
 impl Stopped {
     /// Starts the process and returns when it answers.
-    pub fn start(self) -> anyhow::Result<()> {
-        self.0.start()
+    pub fn start(mut self) -> anyhow::Result<()> {
+        self.1 = true;
+        self.0.start_again()
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        let _ = self.0.start();
+        if !self.1 {
+            let _ = self.0.start_again();
+        }
     }
 }

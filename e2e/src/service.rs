@@ -1,6 +1,7 @@
 //! A function runner as a process on the node, with a service account's rights and nothing more.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +26,7 @@ pub struct Service {
     /// `HOST:PORT`.
     pub address: String,
     log: Arc<Mutex<Vec<String>>>,
+    begin: Instant,
     /// From the start of the process to the line that says that it listens.
     pub up_after: Duration,
 }
@@ -35,43 +37,42 @@ impl Service {
     /// Starts `function-runner` for the pods of a namespace and returns when it listens.
     pub fn start(namespace: &Namespace, runner: &Runner, flags: &[&str]) -> anyhow::Result<Self> {
         let program = std::env::var_os("LOGGIA_RUNNER").context("make e2e sets LOGGIA_RUNNER")?;
+        let wrapper = wrapper_image(&namespace.cluster)?;
         let address = format!("--pod-address={}", if names_work() { "dns" } else { "service-ip" });
-        let own = ["--port=0", "--disable-runtimes=exec,builtin", &address];
-        Self::run(&PathBuf::from(program), namespace, runner, &[&own, flags].concat())
+        let ours = ["--port=0", "--config=", "--disable-runtimes=exec,builtin", &address];
+        let mut command = command(program.as_ref(), &wrapper, namespace, runner);
+        let mut service = Self::spawn(command.args(ours).args(flags))?;
+        let line = service.wait_for_line("Listening on :", Duration::from_secs(20))?;
+        service.up_after = service.begin.elapsed();
+        let port = line.rsplit(':').next().unwrap_or_default();
+        service.address = format!("127.0.0.1:{port}");
+        Ok(service)
     }
 
-    /// Starts the program that `function-runner` takes the place of, where it was built.
-    pub fn start_original(
+    /// Starts another runner that knows Porch's flags and speaks its protocol.
+    pub fn start_other(
+        program: &Path,
+        wrapper: &str,
         namespace: &Namespace,
         runner: &Runner,
-        flags: &[&str],
-    ) -> anyhow::Result<Option<Self>> {
-        let cache = PathBuf::from(std::env::var_os("LOGGIA_CACHE").unwrap_or_default());
-        let program = cache.join("peers/porch/server");
-        if !program.exists() {
-            return Ok(None);
+    ) -> anyhow::Result<Self> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let flags = [&format!("--port={port}"), "--disable-runtimes=exec", "--log-level=0"];
+        let mut service = Self::spawn(command(program, wrapper, namespace, runner).args(flags))?;
+        service.address = format!("127.0.0.1:{port}");
+        while TcpStream::connect(&service.address).is_err() {
+            if service.begin.elapsed() > Duration::from_secs(30) || service.child.try_wait()?.is_some() {
+                bail!("{} does not listen: {}", program.display(), service.log().join("\n"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        // It says the number that it was given, so it has to be given one.
-        let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let port = format!("--port={free}");
-        let own = [port.as_str(), "--disable-runtimes=exec"];
-        Self::run(&program, namespace, runner, &[&own, flags].concat()).map(Some)
+        service.up_after = service.begin.elapsed();
+        Ok(service)
     }
 
-    fn run(program: &Path, namespace: &Namespace, runner: &Runner, flags: &[&str]) -> anyhow::Result<Self> {
-        let wrapper = wrapper_image(&namespace.cluster)?;
+    fn spawn(command: &mut Command) -> anyhow::Result<Self> {
         let begin = Instant::now();
-        let mut child = Command::new(program)
-            .args(["--config=", "--pod-cache-config="])
-            .arg(format!("--pod-namespace={}", namespace.name))
-            .arg(format!("--kubeconfig={}", runner.kubeconfig.display()))
-            .args(flags)
-            .env("WRAPPER_SERVER_IMAGE", wrapper)
-            .envs([("OTEL_METRICS_EXPORTER", "none"), ("OTEL_TRACES_EXPORTER", "none")])
-            .env_remove("KUBECONFIG")
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("function-runner")?;
+        let mut child = command.stderr(Stdio::piped()).spawn().context("function-runner")?;
         let log = Arc::new(Mutex::new(Vec::new()));
         let stderr = child.stderr.take().context("function-runner has no log")?;
         let lines = Arc::clone(&log);
@@ -80,12 +81,7 @@ impl Service {
                 lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         });
-        let mut service = Self { child, address: String::new(), log, up_after: Duration::ZERO };
-        let line = service.wait_for_line("Listening on :", Duration::from_secs(20))?;
-        service.up_after = begin.elapsed();
-        let port = line.rsplit(':').next().unwrap_or_default();
-        service.address = format!("127.0.0.1:{port}");
-        Ok(service)
+        Ok(Self { child, address: String::new(), log, begin, up_after: Duration::ZERO })
     }
 
     pub fn pid(&self) -> u32 {
@@ -125,6 +121,18 @@ impl Drop for Service {
     }
 }
 
+/// A runner with what any of them must be told.
+fn command(program: &Path, wrapper: &str, namespace: &Namespace, runner: &Runner) -> Command {
+    let mut command = Command::new(program);
+    command
+        .arg("--pod-cache-config=")
+        .arg(format!("--pod-namespace={}", namespace.name))
+        .arg(format!("--kubeconfig={}", runner.kubeconfig.display()))
+        .env("WRAPPER_SERVER_IMAGE", wrapper)
+        .env_remove("KUBECONFIG");
+    command
+}
+
 /// Whether the names of Services are known on the node.
 pub fn names_work() -> bool {
     use std::net::ToSocketAddrs as _;
@@ -139,12 +147,22 @@ pub fn wrapper_image(cluster: &Cluster) -> anyhow::Result<String> {
     if let Some(pushed) = &*pushed {
         return Ok(pushed.clone());
     }
-    let program = static_program("wrapper-server");
+    let name = push_wrapper(cluster, &static_program("wrapper-server"), "wrapper-server:e2e")?;
+    Ok(pushed.insert(name).clone())
+}
+
+/// Pushes an image with any wrapper server. The tools beside it are ours.
+pub fn push_wrapper(cluster: &Cluster, program: &Path, name: &str) -> anyhow::Result<String> {
     let mut entries = Entries::default();
     let home = "/home/nonroot/wrapper-server";
-    entries.file(format!("{home}/wrapper-server"), &program, Some(0o555))?;
+    entries.file(format!("{home}/wrapper-server"), program, Some(0o555))?;
+    let own = static_program("wrapper-server");
+    let tools = if program == own { format!("{home}/wrapper-server") } else { "/tools".to_owned() };
+    if program != own {
+        entries.file(&tools, &own, Some(0o555))?;
+    }
     for link in [format!("{home}/grpc-health-probe").as_str(), "/bin/cp", "/usr/bin/cp"] {
-        entries.link(link, format!("{home}/wrapper-server"))?;
+        entries.link(link, &tools)?;
     }
     let config = Config {
         entrypoint: vec![format!("{home}/wrapper-server")],
@@ -152,9 +170,7 @@ pub fn wrapper_image(cluster: &Cluster) -> anyhow::Result<String> {
         user: Some("10001:10001".to_owned()),
         ..Config::default()
     };
-    let name =
-        cluster.registry().push(&Image { entries, config, ..Image::default() }, "wrapper-server:e2e")?;
-    Ok(pushed.insert(name).clone())
+    cluster.registry().push(&Image { entries, config, ..Image::default() }, name)
 }
 
 /// An image with one static program as its function, and nothing else: no shell, no libraries.

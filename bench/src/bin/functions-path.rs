@@ -1,100 +1,247 @@
-//! Every built-in function on a list of 1,000 resources, side by side with its original as a process.
+//! Every built-in function that has an original, on a list of 1,000 resources, side by side with it as a process.
 //!
-//! The table below says how to configure a function and which original it has; a function without an
-//! original on this machine is measured alone. Ours is measured twice: on the parsed list, which is what a call
-//! costs within a render, and from bytes to bytes, which is what it costs a caller with text. The ratio that
-//! counts is that of the call; an original cannot be had without its reading and writing.
+//! The table below says which version is held against which original, on what and with which config. Ours is measured
+//! twice: on the parsed list, which is what a call costs within a render, and from bytes to bytes, which is what it
+//! costs a caller with text. The ratio that counts is that of the call; an original cannot be had without its reading
+//! and writing. A function that runs its user's program has no call in this process: there the guarded child counts.
 
 use std::error::Error;
 use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 use std::{env, thread};
 
+use loggia_bench::{Group, Wanted};
 use loggia_functions::{CATALOG, find};
 use loggia_krm::{ResourceList, StreamOptions};
+use loggia_render::guard::{self, Guard};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const RESOURCES: usize = 1000;
 const TURNS: usize = 5;
 const TARGET: f64 = 10.0;
 
-/// Function, original, config.
-const CONFIGS: &[(&str, &str, &str)] = &[
-    ("no-op", "sdk-v1.0.3", "{}"),
-    (
+/// What is measured.
+struct Row {
+    function: &'static str,
+    /// Ours.
+    tag: &'static str,
+    original: &'static str,
+    items: Items,
+    config: &'static str,
+}
+
+/// What the list is of.
+#[derive(Clone, Copy)]
+enum Items {
+    Deployments,
+    /// Policies of Gatekeeper.
+    Constraints,
+    /// Deployments, and a policy that is about all of them.
+    Reviewed,
+}
+
+const fn row(function: &'static str, tag: &'static str, original: &'static str, config: &'static str) -> Row {
+    Row { function, tag, original, items: Items::Deployments, config }
+}
+
+const ROWS: &[Row] = &[
+    row(
+        "apply-replacements",
+        "v0.1.1",
+        "v0.1.1",
+        "{apiVersion: fn.kpt.dev/v1alpha1, kind: ApplyReplacements, metadata: {name: c}, replacements: [{source: {kind: \
+         Deployment, name: web-0}, targets: [{select: {kind: Deployment}, fieldPaths: [spec.template.metadata.labels.app]}]}]}",
+    ),
+    row(
+        "apply-setters",
+        "v0.2.0",
+        "v0.2.0",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {tag: '2'}}",
+    ),
+    row("drop-comments", "latest", "kyaml-v0.21.1", "{}"),
+    row("format", "latest", "kyaml-v0.19.0", "{}"),
+    Row { items: Items::Reviewed, ..row("gatekeeper", "latest", "gator-v3.23.1", "{}") },
+    row("kubeconform", "latest", "v0.7.0", "{}"),
+    row("list-setters", "v0.1.0", "v0.1.0", "{}"),
+    row("no-op", "latest", "sdk-v1.0.3", "{}"),
+    row(
         "set-annotations",
+        "latest",
         "api-v0.11.0",
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {owner: a}}",
     ),
-    (
-        "set-enforcement-action",
-        "kyaml-v0.12.0",
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {enforcementAction: deny}}",
-    ),
-    (
+    Row {
+        items: Items::Constraints,
+        ..row(
+            "set-enforcement-action",
+            "latest",
+            "kyaml-v0.12.0",
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {enforcementAction: deny}}",
+        )
+    },
+    row(
         "set-image",
+        "latest",
         "api-v0.21.1",
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {name: nginx, newTag: '2'}}",
     ),
-    ("set-labels", "sdk-v1.0.3", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {tier: be}}"),
-    (
+    row(
+        "set-labels",
+        "latest",
+        "sdk-v1.0.3",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {tier: be}}",
+    ),
+    row(
+        "set-labels",
+        "v0.1.5",
+        "api-v0.8.11",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {tier: be}}",
+    ),
+    row(
         "set-namespace",
+        "v0.4.1",
         "v0.4.1",
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {namespace: staging}}",
     ),
+    row(
+        "set-namespace",
+        "v0.2.0",
+        "api-v0.8.11",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {namespace: staging}}",
+    ),
+    row(
+        "starlark",
+        "latest",
+        "sdk-v1.0.3",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {source: \"for r in \
+         ctx.resource_list['items']: r['metadata']['namespace'] = 'staging'\"}}",
+    ),
 ];
 
+fn main() -> ExitCode {
+    if let Some(code) = guard::enter() {
+        return code;
+    }
+    match measure() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "functions-path: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[allow(clippy::print_stdout, reason = "a benchmark prints what it measured")]
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut missed = Vec::new();
-    println!("{:<24} {:>9} {:>9} {:>10} {:>8} {:>8}", "function", "call", "text", "original", "call", "text");
-    for function in CATALOG {
-        let Some((_, original, config)) = CONFIGS.iter().find(|(name, ..)| *name == function.name) else {
-            println!("{:<24} no config in the table", function.name);
-            continue;
-        };
-        let input = list(config);
-        let (call, text) = ours(function.name, &input)?;
-        let times = format!("{:<24} {:>7.2}ms {:>7.2}ms", function.name, call * 1e3, text * 1e3);
-        let program = cache().join("oracle/functions").join(format!("{}-{original}", function.name));
+fn measure() -> Outcome<()> {
+    let mut group = Group::new("functions-path", "Functions on 1,000 resources");
+    println!("{:<30} {:>9} {:>9} {:>10} {:>8} {:>8}", "function", "call", "text", "original", "call", "text");
+    for row in ROWS {
+        let image = format!("{}:{}", row.function, row.tag);
+        let input = row.input();
+        let (call, text) = ours(&image, &input).map_err(|error| format!("{image}: {error}"))?;
+        let times = format!("{image:<30} {:>7.2}ms {:>7.2}ms", call * 1e3, text * 1e3);
+        let program = cache().join("oracle/functions").join(format!("{}-{}", row.function, row.original));
         if !program.is_file() {
-            println!("{times} left out: {original} is not built");
+            println!("{times} left out: {} is not built", row.original);
             continue;
         }
         let theirs = theirs(&program, &input)?;
-        println!("{times} {:>8.1}ms {:>7.1}x {:>7.1}x", theirs * 1e3, theirs / call, theirs / text);
-        if theirs / call < TARGET {
-            missed.push(function.name);
-        }
+        let ratio = theirs / call;
+        println!("{times} {:>8.1}ms {ratio:>7.1}x {:>7.1}x", theirs * 1e3, theirs / text);
+        let values = [("Loggia", call * 1e3), ("original", theirs * 1e3)];
+        group.add(&image, "ms", &values, ratio, Wanted::AtLeast(TARGET));
     }
-    if missed.is_empty() { Ok(()) } else { Err(format!("below {TARGET}x: {}", missed.join(", ")).into()) }
+    let is_measured = |name: &str| ROWS.iter().any(|row| row.function == name);
+    let alone: Vec<&str> =
+        CATALOG.iter().map(|function| function.name).filter(|name| !is_measured(name)).collect();
+    println!("without an original: {}", alone.join(", "));
+    Ok(group.finish()?)
 }
 
-fn list(config: &str) -> String {
-    let mut list = String::from("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n");
-    for at in 0..RESOURCES {
-        list += &format!(
-            "- apiVersion: apps/v1\n  kind: Deployment\n  metadata:\n    name: web-{at} # the name\n    labels:\n      \
-             app: web\n    annotations:\n      internal.config.kubernetes.io/path: 'f{at}.yaml'\n      \
-             internal.config.kubernetes.io/index: '0'\n      config.kubernetes.io/path: 'f{at}.yaml'\n      \
-             config.kubernetes.io/index: '0'\n  spec:\n    replicas: 3\n    selector:\n      matchLabels:\n        \
-             app: web\n    template:\n      metadata:\n        labels:\n          app: web\n      spec:\n        \
-             containers:\n        - name: web\n          image: nginx:1.0\n          env:\n          - name: A\n            \
-             valueFrom:\n              configMapKeyRef:\n                name: cfg\n                key: a\n"
-        );
+// === impl Row ===
+
+impl Row {
+    fn input(&self) -> String {
+        let mut list = String::from("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n");
+        for at in 0..RESOURCES {
+            list += &match self.items {
+                Items::Deployments | Items::Reviewed => deployment(at),
+                Items::Constraints => constraint(at),
+            };
+        }
+        if matches!(self.items, Items::Reviewed) {
+            list += POLICY;
+        }
+        list + "functionConfig: " + self.config + "\n"
     }
-    list + "functionConfig: " + config + "\n"
 }
+
+fn metadata(name: &str) -> String {
+    format!(
+        "  metadata:\n    name: {name} # the name\n    labels:\n      app: web\n    annotations:\n      \
+         internal.config.kubernetes.io/path: '{name}.yaml'\n      internal.config.kubernetes.io/index: '0'\n      \
+         config.kubernetes.io/path: '{name}.yaml'\n      config.kubernetes.io/index: '0'\n"
+    )
+}
+
+fn deployment(at: usize) -> String {
+    let metadata = metadata(&format!("web-{at}"));
+    format!(
+        "- apiVersion: apps/v1\n  kind: Deployment\n{metadata}  spec:\n    replicas: 3\n    selector:\n      matchLabels:\n        \
+         app: web\n    template:\n      metadata:\n        labels:\n          app: web\n      spec:\n        containers:\n        \
+         - name: web\n          image: nginx:1.0 # kpt-set: nginx:${{tag}}\n          env:\n          - name: A\n            \
+         valueFrom:\n              configMapKeyRef:\n                name: cfg\n                key: a\n"
+    )
+}
+
+fn constraint(at: usize) -> String {
+    let metadata = metadata(&format!("policy-{at}"));
+    format!(
+        "- apiVersion: constraints.gatekeeper.sh/v1beta1\n  kind: K8sNoRoot\n{metadata}  spec:\n    match:\n      kinds:\n      \
+         - apiGroups: ['']\n        kinds: [Pod]\n"
+    )
+}
+
+const POLICY: &str = "- apiVersion: templates.gatekeeper.sh/v1beta1
+  kind: ConstraintTemplate
+  metadata:
+    name: k8snolatest
+  spec:
+    crd: {spec: {names: {kind: K8sNoLatest}}}
+    targets:
+    - target: admission.k8s.gatekeeper.sh
+      rego: |
+        package nolatest
+        violation[{\"msg\": msg}] {
+          container := input.review.object.spec.template.spec.containers[_]
+          endswith(container.image, \":latest\")
+          msg := sprintf(\"%v is not pinned\", [container.image])
+        }
+- apiVersion: constraints.gatekeeper.sh/v1beta1
+  kind: K8sNoLatest
+  metadata:
+    name: pinned
+  spec:
+    match: {kinds: [{apiGroups: [apps], kinds: [Deployment]}]}
+";
+
+// === measuring ===
 
 fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 2).copied().unwrap_or_default()
 }
 
-/// Seconds on the parsed list, and from text to text.
-fn ours(name: &str, input: &str) -> Result<(f64, f64), Box<dyn Error>> {
-    let (_, version) = find(name).ok_or("is in the catalog")?;
+/// Seconds of a call, and from text to text; the same where a child makes the call.
+fn ours(image: &str, input: &str) -> Outcome<(f64, f64)> {
+    let (function, version) = find(image).ok_or("is not in the catalog")?;
+    if function.guarded {
+        let child = guarded(image, input)?;
+        return Ok((child, child));
+    }
     let parsed = ResourceList::parse(input.as_bytes(), StreamOptions::default())?;
     let (mut calls, mut texts) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
@@ -112,13 +259,28 @@ fn ours(name: &str, input: &str) -> Result<(f64, f64), Box<dyn Error>> {
     Ok((median(calls), median(texts)))
 }
 
-fn theirs(program: &PathBuf, input: &str) -> Result<f64, Box<dyn Error>> {
+fn guarded(image: &str, input: &str) -> Outcome<f64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let guard = Guard::default();
+    let turn = || {
+        let start = Instant::now();
+        let output = runtime.block_on(guard.run_text(image, input.to_owned().into()))?;
+        match output.exit_code {
+            0 => Ok(start.elapsed().as_secs_f64()),
+            _ => Err(output.stderr.into()),
+        }
+    };
+    (0..TURNS).map(|_| turn()).collect::<Outcome<Vec<_>>>().map(median)
+}
+
+fn theirs(program: &Path, input: &str) -> Outcome<f64> {
     let turn = || {
         let start = Instant::now();
         let mut child = Command::new(program)
+            .env("KUBERNETES_OPENAPI", cache().join("oracle/kubernetes-openapi.json"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()?;
         let mut stdin = child.stdin.take().ok_or("is piped")?;
         let output = thread::scope(|scope| {
@@ -128,12 +290,12 @@ fn theirs(program: &PathBuf, input: &str) -> Result<f64, Box<dyn Error>> {
         })?;
         let seconds = start.elapsed().as_secs_f64();
         if output.status.success() {
-            Ok(seconds)
-        } else {
-            Err(format!("{} failed", program.display()).into())
+            return Ok(seconds);
         }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{} failed: {}", program.display(), said.trim()).into())
     };
-    (0..TURNS).map(|_| turn()).collect::<Result<Vec<_>, Box<dyn Error>>>().map(median)
+    (0..TURNS).map(|_| turn()).collect::<Outcome<Vec<_>>>().map(median)
 }
 
 fn cache() -> PathBuf {

@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use std::{env, fs};
 
+use loggia_bench::{Group, Wanted};
+
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const TURNS: usize = 5;
@@ -28,7 +30,7 @@ fn main() -> Outcome {
     let folder = tempfile::tempdir()?;
     let validator = if has(&loggia, "kubeconform") { "kubeconform" } else { "no-op" };
     let builtin = Pipeline::images(&["set-namespace", "set-labels"], validator);
-    let mut missed = false;
+    let mut group = Group::new("render-path", "Rendering packages");
 
     println!("rendering with set-namespace, set-labels and {validator}, built in; median of {TURNS}");
     println!("what                                     seconds   peak MiB");
@@ -45,7 +47,8 @@ fn main() -> Outcome {
     }
     let growth = per_resource[2] / per_resource[1];
     println!("cost of a resource, 10,000 over 1,000: {growth:.2} (wanted: at most 1.3)");
-    missed |= growth > 1.3;
+    let values = [("among 10,000", 1e3 * per_resource[2]), ("among 1,000", 1e3 * per_resource[1])];
+    group.add("cost of a resource", "ms", &values, growth, Wanted::AtMost(1.3));
 
     let nested = folder.path().join("nested");
     write_package(&nested, 50, 5, &builtin)?;
@@ -55,24 +58,24 @@ fn main() -> Outcome {
     let cost = median(&loggia, &nested, &[])?;
     println!("20 subpackages, 1,050 resources          {:8.3}   {:8.1}", cost.seconds, cost.peak_mib);
 
-    missed |= !beside_kpt(&loggia, folder.path())?;
-    if missed { Err("a figure is not what is wanted".into()) } else { Ok(()) }
+    beside_kpt(&loggia, folder.path(), &mut group)?;
+    Ok(group.finish()?)
 }
 
-/// Renders the same package with kpt and the original functions; whether the figures are as wanted.
+/// Renders the same package with kpt and the original functions.
 #[allow(clippy::print_stdout)]
-fn beside_kpt(loggia: &Path, folder: &Path) -> Outcome<bool> {
+fn beside_kpt(loggia: &Path, folder: &Path, group: &mut Group) -> Outcome {
     let cache = env::var_os("LOGGIA_CACHE").map_or_else(|| PathBuf::from("/nonexistent"), PathBuf::from);
     let originals = cache.join("oracle/functions");
     let Some(kpt) = program("KPT", cache.join("peers/kpt")) else {
         println!("left out: no kpt (KPT=, or make peers where Go is installed)");
-        return Ok(true);
+        return Ok(());
     };
     let names = ["set-namespace-v0.4.1", "set-labels-sdk-v1.0.3", "no-op-sdk-v1.0.3"];
     let programs: Vec<String> = names.iter().map(|name| originals.join(name).display().to_string()).collect();
     if let Some(missing) = programs.iter().find(|program| !Path::new(program).exists()) {
         println!("left out: {missing} is not built");
-        return Ok(true);
+        return Ok(());
     }
     let (ours, theirs) = (folder.join("ours"), folder.join("theirs"));
     write_package(&ours, 1_000, 50, &Pipeline::images(&["set-namespace", "set-labels"], "no-op"))?;
@@ -93,7 +96,12 @@ fn beside_kpt(loggia: &Path, folder: &Path) -> Outcome<bool> {
         "  the rendered resources are {}",
         if same { "the same, byte for byte" } else { "NOT the same" }
     );
-    Ok(speed >= 20.0 && memory >= 4.0 && same)
+    let what = "1,000 resources, three functions";
+    let values = [("Loggia", own.seconds), ("kpt", other.seconds)];
+    group.add(what, "s", &values, speed, Wanted::AtLeast(20.0));
+    let values = [("Loggia", own.peak_mib), ("kpt", other.peak_mib)];
+    group.add(&format!("{what}, peak memory"), "MiB", &values, memory, Wanted::AtLeast(4.0));
+    if same { Ok(()) } else { Err("kpt and Loggia rendered different files".into()) }
 }
 
 // === packages ===

@@ -13,6 +13,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::Answer;
 use crate::connection::{self, AddressError, Connection};
+use crate::context::{self, Context, RAN_HEADER};
 use crate::server::too_large;
 use crate::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
 
@@ -95,6 +96,9 @@ impl Client {
         if let Some(timeout) = timeout {
             request.set_timeout(timeout);
         }
+        if let Some(context) = Context::current() {
+            context.inject(request.metadata_mut());
+        }
         let mut service = self.service.clone();
         let response = async {
             tokio::select! {
@@ -109,7 +113,10 @@ impl Client {
                 tokio::time::timeout(timeout, response).await.map_err(late)?
             }
         };
-        let response = response.map_err(CallError::of)?.into_inner();
+        let response = response.map_err(CallError::of)?;
+        let ran = response.metadata().get(RAN_HEADER).and_then(|micros| micros.to_str().ok()?.parse().ok());
+        context::note(|noted| noted.ran = ran.map(Duration::from_micros));
+        let response = response.into_inner();
         Ok(Answer { resource_list: response.resource_list, log: response.log })
     }
 
@@ -130,7 +137,11 @@ impl CallError {
         let of_connection = status.source().is_some();
         let not_sent = matches!(
             lost_at(&status),
-            Some(connection::Error::NotAccepted(_) | connection::Error::NotConnected(..))
+            Some(
+                connection::Error::NotAccepted(_)
+                    | connection::Error::NotConnected(..)
+                    | connection::Error::NotTrusted(..)
+            )
         );
         let told = in_our_words(status);
         match (of_connection && told.code() == Code::Unavailable, not_sent) {

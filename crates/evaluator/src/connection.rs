@@ -13,6 +13,7 @@ use http::Uri;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tonic::body::Body;
@@ -33,7 +34,18 @@ pub struct Connection {
 #[derive(Debug)]
 struct Shared {
     target: Target,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
     requests: Mutex<Option<SendRequest<Body>>>,
+}
+
+/// Who the server must be, and how it is spoken to.
+#[cfg(feature = "tls")]
+#[derive(Debug)]
+struct Tls {
+    name: rustls::pki_types::ServerName<'static>,
+    config: Arc<rustls::ClientConfig>,
+    origin: Uri,
 }
 
 /// Where the server is.
@@ -53,6 +65,8 @@ pub enum Error {
     NotAccepted(String),
     #[error("dial tcp {0}: {1}")]
     NotConnected(String, io::Error),
+    #[error("{0}: no TLS: {1}")]
+    NotTrusted(String, io::Error),
     #[error("the connection broke")]
     Broken(#[from] hyper::Error),
 }
@@ -62,6 +76,16 @@ pub enum Error {
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no address of a server; write HOST:PORT")]
 pub struct AddressError(String);
+
+/// Why there can be no connection over TLS.
+#[cfg(all(feature = "client", feature = "tls"))]
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    #[error(transparent)]
+    Files(#[from] crate::tls::Error),
+}
 
 // === impl Connection ===
 
@@ -81,8 +105,30 @@ impl Connection {
         Self::with(Target::Addresses(addresses))
     }
 
+    /// A connection to `HOST:PORT` over TLS.
+    #[cfg(all(feature = "client", feature = "tls"))]
+    pub fn over_tls(address: &str, files: &crate::tls::ClientFiles) -> Result<Self, TlsError> {
+        let refused = || AddressError(address.to_owned());
+        let authority: http::uri::Authority = address.parse().map_err(|_| refused())?;
+        if authority.host().is_empty() || authority.port_u16().is_none() {
+            return Err(refused().into());
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = host.try_into().map_err(|_| refused())?;
+        let origin = Uri::try_from(format!("https://{authority}")).map_err(|_| refused())?;
+        let tls = Tls { name, config: Arc::new(files.load()?), origin };
+        let target = Target::Name(address.to_owned());
+        Ok(Self { shared: Arc::new(Shared { target, tls: Some(tls), requests: Mutex::new(None) }) })
+    }
+
     fn with(target: Target) -> Self {
-        Self { shared: Arc::new(Shared { target, requests: Mutex::new(None) }) }
+        let shared = Shared {
+            target,
+            #[cfg(feature = "tls")]
+            tls: None,
+            requests: Mutex::new(None),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Connects now, unless that was done.
@@ -92,6 +138,10 @@ impl Connection {
 
     /// What a client has to put before its paths.
     pub fn origin(&self) -> Uri {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.shared.tls {
+            return tls.origin.clone();
+        }
         // The name of a server means nothing to it, and an address of version 6 is hard to write down.
         Uri::from_static("http://localhost")
     }
@@ -147,11 +197,24 @@ impl Shared {
         };
         let stream = stream.map_err(|error| Error::NotConnected(self.target.to_string(), error))?;
         let _ = stream.set_nodelay(true);
-        let (requests, connection) = settings().handshake(TokioIo::new(stream)).await?;
-        // It ends with the last request and the last clone; an error is told to those who wait.
-        tokio::spawn(connection);
-        Ok(requests)
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let connector = tokio_rustls::TlsConnector::from(Arc::clone(&tls.config));
+            let stream = connector.connect(tls.name.clone(), stream).await;
+            let stream = stream.map_err(|error| Error::NotTrusted(self.target.to_string(), error))?;
+            return begin(stream).await;
+        }
+        begin(stream).await
     }
+}
+
+async fn begin(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<SendRequest<Body>, Error> {
+    let (requests, connection) = settings().handshake(TokioIo::new(stream)).await?;
+    // It ends with the last request and the last clone; an error is told to those who wait.
+    tokio::spawn(connection);
+    Ok(requests)
 }
 
 // === impl Target ===

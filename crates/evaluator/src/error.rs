@@ -102,6 +102,48 @@ impl Error {
         }
     }
 
+    /// The code that the caller gets.
+    pub fn code(&self) -> Code {
+        self.classify().0
+    }
+
+    /// The cause in words that are fit for a log: what the function wrote is told by its size alone, since
+    /// it may quote the package.
+    pub fn cause(&self) -> String {
+        let wrote = |stderr: &Captured| format!("{} bytes on standard error", stderr.total());
+        match self {
+            Self::Failed { status, stderr, results, .. }
+            | Self::FailedWithResults { status, stderr, results, .. } => {
+                format!("{}, {} results, {}", Exit(*status), results.len(), wrote(stderr))
+            }
+            Self::InvalidOutput { status, stderr, .. } => {
+                format!("{}, its output is no ResourceList, {}", Exit(*status), wrote(stderr))
+            }
+            Self::InPod { pod, status, .. } => {
+                let details = details::EvaluationError::of(status).unwrap_or_default();
+                let end = match (details.exit_code, details.signal) {
+                    (Some(code), _) => format!(", exit status {code}"),
+                    (None, Some(signal)) => format!(", signal {signal}"),
+                    (None, None) => String::new(),
+                };
+                let (code, size) = (code_name(status.code()), status.message().len());
+                format!("pod {pod} answered {code}{end}, {size} bytes of text")
+            }
+            // A panic may quote anything.
+            Self::Defect { .. } => "a defect of this program".to_owned(),
+            Self::NotFound { asked, .. } if asked.is_empty() => "no runtime is enabled".to_owned(),
+            Self::NotFound { asked, .. } => format!("not among the functions of {}", asked.join(", ")),
+            Self::NotStarted { reason, place, .. } => format!("{reason}{place}"),
+            Self::NoInstance { reason, .. } => reason.clone(),
+            Self::InvalidImage { .. }
+            | Self::TooMuchOutput { .. }
+            | Self::AnswerTooLarge { .. }
+            | Self::TimedOut { .. }
+            | Self::OverTime { .. }
+            | Self::Unavailable(_) => self.to_string(),
+        }
+    }
+
     fn classify(&self) -> (Code, Kind) {
         match self {
             Self::NotFound { .. } => (Code::NotFound, Kind::NotFound),
@@ -181,11 +223,25 @@ impl Error {
 }
 
 /// A status code as Go prints it.
-fn code_name(code: Code) -> String {
+pub fn code_name(code: Code) -> &'static str {
     match code {
-        Code::Ok => "OK".to_owned(),
-        Code::Cancelled => "Canceled".to_owned(),
-        other => format!("{other:?}"),
+        Code::Ok => "OK",
+        Code::Cancelled => "Canceled",
+        Code::Unknown => "Unknown",
+        Code::InvalidArgument => "InvalidArgument",
+        Code::DeadlineExceeded => "DeadlineExceeded",
+        Code::NotFound => "NotFound",
+        Code::AlreadyExists => "AlreadyExists",
+        Code::PermissionDenied => "PermissionDenied",
+        Code::ResourceExhausted => "ResourceExhausted",
+        Code::FailedPrecondition => "FailedPrecondition",
+        Code::Aborted => "Aborted",
+        Code::OutOfRange => "OutOfRange",
+        Code::Unimplemented => "Unimplemented",
+        Code::Internal => "Internal",
+        Code::Unavailable => "Unavailable",
+        Code::DataLoss => "DataLoss",
+        Code::Unauthenticated => "Unauthenticated",
     }
 }
 

@@ -3,11 +3,12 @@
 //! An [`Evaluator`] takes a [`Call`] and gives an [`Answer`]. Two of them are here:
 //! [`Exec`] for programs on this machine, [`Multi`] to try several in order.
 //! [`server`] puts one behind the [wire] protocol, [`Client`] reaches one over it, and [`process`] is the
-//! one place that starts a child process.
+//! one place that starts a child process. [`context`] is what goes along with a call.
 
 #[cfg(feature = "client")]
 mod client;
 pub mod connection;
+pub mod context;
 mod error;
 mod evaluator;
 #[cfg(feature = "exec")]
@@ -16,17 +17,21 @@ mod health;
 mod lifecycle;
 pub mod memory;
 mod multi;
+mod observe;
 pub mod process;
 pub mod resource_list;
 pub mod server;
 mod service;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{CallError, Client};
-pub use error::{Error, Exit};
+pub use error::{Error, Exit, code_name};
 pub use evaluator::{Answer, Call, Evaluation, Evaluator};
 #[cfg(feature = "exec")]
 pub use exec::Exec;
 pub use lifecycle::{InFlight, Lifecycle, Phase};
 pub use multi::Multi;
+pub use observe::{Ended, Observer};

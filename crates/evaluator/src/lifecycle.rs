@@ -78,6 +78,11 @@ impl Lifecycle {
         self.warm.subscribe()
     }
 
+    /// The calls that are owed an answer now.
+    pub fn in_flight(&self) -> usize {
+        self.calls.receiver_count()
+    }
+
     /// Enters a call, unless this is not the time for one.
     pub fn enter(&self) -> Result<InFlight, Phase> {
         // Entered first and checked then: a drain that begins in between waits for this call.

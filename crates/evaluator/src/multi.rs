@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Call, Error, Evaluation, Evaluator};
+use crate::{Call, Error, Evaluation, Evaluator, context};
 
 /// Asks each evaluator in turn; only one that does not have the function lets the next one try.
 #[derive(Clone, Debug, Default)]
@@ -28,11 +28,13 @@ impl Evaluator for Multi {
         Box::pin(async move {
             let mut asked = Vec::with_capacity(self.evaluators.len());
             for evaluator in &self.evaluators {
+                context::note(|noted| noted.evaluator = Some(evaluator.name()));
                 match evaluator.evaluate(call).await {
                     Err(Error::NotFound { .. }) => asked.push(evaluator.name()),
                     answer => return answer,
                 }
             }
+            context::note(|noted| noted.evaluator = None);
             Err(Error::NotFound { image: call.image.clone(), asked })
         })
     }

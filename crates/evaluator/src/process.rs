@@ -18,6 +18,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
+use crate::context;
+
 mod capture;
 mod child;
 #[cfg(feature = "exec")]
@@ -130,6 +132,7 @@ impl Processes {
         input: Bytes,
         deadline: Option<Instant>,
     ) -> Result<Finished, Error> {
+        let begin = Instant::now();
         let slot = tokio::select! {
             biased;
             slot = Arc::clone(&self.shared.slots).acquire_owned() => slot.map_err(|_| Error::Stopped)?,
@@ -138,6 +141,8 @@ impl Processes {
         if *self.shared.stop.borrow() {
             return Err(Error::Stopped);
         }
+        let started = Instant::now();
+        context::note(|noted| noted.queued = Some(started - begin));
         let child = self.start(command).await?;
         let mut running = Running { child: Some(child), slot: Some((slot, self.shared.alive.subscribe())) };
         let mut conversation = Conversation::new(input, self.shared.limits);
@@ -146,8 +151,13 @@ impl Processes {
             () = told_to_stop(self.shared.stop.subscribe()) => return Err(Error::Stopped),
             () = passed(deadline) => return Err(Error::DeadlineExceeded),
         };
+        context::note(|noted| noted.called = Some(started.elapsed()));
         match ended {
-            Ok(()) => running.bury().map(|status| conversation.finish(status)).map_err(Error::Pipes),
+            Ok(()) => {
+                let status = running.bury().map_err(Error::Pipes)?;
+                context::note(|noted| noted.exit = Some(status));
+                Ok(conversation.finish(status))
+            }
             Err(error) => Err(error.explain(conversation)),
         }
     }

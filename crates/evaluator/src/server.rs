@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,10 +27,14 @@ use tower_service::Service;
 use tracing::{debug, warn};
 
 use crate::Evaluator;
+use crate::context::Context as CallContext;
 use crate::error::SIZE_FLAGS;
 use crate::health::HealthService;
 use crate::lifecycle::{Lifecycle, Phase};
+use crate::observe::{Observer, Watch};
 use crate::service::{EvaluatorService, timeout_of};
+#[cfg(feature = "tls")]
+use crate::tls::ServerTls;
 use crate::wire::FunctionEvaluatorServer;
 
 /// How long an answer may take to leave once the service closes.
@@ -38,7 +43,7 @@ const FLUSH_TIME: Duration = Duration::from_millis(500);
 /// How long a peer may take to show that it speaks HTTP/2.
 const GREETING_TIME: Duration = Duration::from_secs(20);
 /// The length of what an HTTP/2 client says first.
-const GREETING: usize = 24;
+pub(crate) const GREETING: usize = 24;
 
 type Response = http::Response<Body>;
 type Handler = dyn Fn(http::Request<Body>) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync;
@@ -52,6 +57,9 @@ pub(crate) struct Arrival(pub(crate) Instant);
 pub struct Routes {
     lifecycle: Lifecycle,
     services: Arc<Vec<(&'static str, Box<Handler>)>>,
+    observer: Option<Arc<dyn Observer>>,
+    #[cfg(feature = "tls")]
+    tls: Option<ServerTls>,
 }
 
 /// Listens on a port of all addresses, of both families where the machine has both.
@@ -130,6 +138,18 @@ async fn greeted(stream: &TcpStream) -> bool {
 async fn connection(stream: TcpStream, routes: Routes) {
     let _ = stream.set_nodelay(true);
     let mut phase = routes.lifecycle.watch();
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &routes.tls {
+        let accepted = tokio::select! {
+            accepted = tokio::time::timeout(GREETING_TIME, tls.accept(stream)) => accepted,
+            () = reached(&mut phase, Phase::Closing) => return,
+        };
+        return match accepted {
+            Ok(Ok(stream)) => converse(stream, routes, phase).await,
+            Ok(Err(error)) => debug!(%error, "A connection ended before it spoke HTTP/2 over TLS"),
+            Err(_) => debug!("A connection took too long to speak HTTP/2 over TLS"),
+        };
+    }
     let greeted = tokio::select! {
         greeted = greeted(&stream) => greeted,
         () = reached(&mut phase, Phase::Closing) => false,
@@ -137,6 +157,15 @@ async fn connection(stream: TcpStream, routes: Routes) {
     if !greeted {
         return debug!("A connection ended before it spoke HTTP/2");
     }
+    converse(stream, routes, phase).await;
+}
+
+/// Answers the calls of one connection until it or the service ends.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    routes: Routes,
+    mut phase: watch::Receiver<Phase>,
+) {
     // Who comes while the service drains is told so, call by call; the others are asked to leave now.
     let leave = if *phase.borrow() < Phase::Draining { Phase::Draining } else { Phase::Closing };
     let mut connection = pin!(http2_settings().serve_connection(TokioIo::new(stream), routes));
@@ -182,7 +211,13 @@ impl Routes {
             .max_encoding_message_size(message_limit);
         #[cfg(feature = "gzip")]
         let server = server.accept_compressed(tonic::codec::CompressionEncoding::Gzip);
-        let mut routes = Self { lifecycle: lifecycle.clone(), services: Arc::default() };
+        let mut routes = Self {
+            lifecycle: lifecycle.clone(),
+            services: Arc::default(),
+            observer: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
         routes.add(server);
         routes.add(HealthServer::new(HealthService(lifecycle.clone())));
         routes
@@ -197,6 +232,21 @@ impl Routes {
         S::Future: Send + 'static,
     {
         self.add(service);
+        self
+    }
+
+    /// Serves over TLS alone.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn over_tls(mut self, tls: Option<ServerTls>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Has every call told to an observer.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
         self
     }
 
@@ -253,15 +303,25 @@ impl hyper::service::Service<http::Request<hyper::body::Incoming>> for Routes {
     fn call(&self, request: http::Request<hyper::body::Incoming>) -> Self::Future {
         let path = request.uri().path().to_owned();
         let (service, method) = path.trim_start_matches('/').split_once('/').unwrap_or((&path, ""));
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(Arrival(Instant::now()));
-        let Some((_, handler)) = self.services.iter().find(|(name, _)| *name == service) else {
+        let (mut request, arrival) = (request.map(Body::new), Instant::now());
+        request.extensions_mut().insert(Arrival(arrival));
+        let Some((service, handler)) = self.services.iter().find(|(name, _)| *name == service) else {
             let unknown = Status::unimplemented(format!("unknown service {service}")).into_http();
             return Box::pin(std::future::ready(Ok(unknown)));
         };
-        let answer = handler(request);
+        let context = CallContext::of(request.headers());
+        let observer = self.observer.clone();
+        let watch = observer.map(|observer| Watch::new(observer, service, method, arrival, context.clone()));
+        let context = watch.as_ref().map_or(context, |watch| watch.context().clone());
         let unknown_method = format!("unknown method {method} for service {service}");
-        Box::pin(async move { Ok(in_grpc_go_words(answer.await, unknown_method)) })
+        let answer = handler(request);
+        Box::pin(context.scope(async move {
+            let response = in_grpc_go_words(answer.await, unknown_method);
+            Ok(match watch {
+                Some(watch) => watch.over(response),
+                None => response,
+            })
+        }))
     }
 }
 

@@ -10,15 +10,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::time::Instant;
-use tonic::metadata::MetadataMap;
-use tonic::{Request, Response, Status};
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::{Code, Request, Response, Status};
 use tracing::{error, info};
 
+use crate::context::{Notes, RAN_HEADER};
 use crate::lifecycle::{Lifecycle, Phase};
 use crate::process::passed;
 use crate::server::Arrival;
 use crate::wire::{EvaluateFunctionRequest, EvaluateFunctionResponse, FunctionEvaluator};
-use crate::{Answer, Call, Error, Evaluator};
+use crate::{Answer, Call, Error, Evaluator, code_name};
 
 /// Takes calls off the wire, and answers each one whatever happens inside.
 #[derive(Clone, Debug)]
@@ -41,25 +42,28 @@ impl FunctionEvaluator for EvaluatorService {
         let deadline = timeout_of(request.metadata()).and_then(|timeout| begin.checked_add(timeout));
         let EvaluateFunctionRequest { image, resource_list } = request.into_inner();
         let call = Call { image, resource_list, deadline };
-        let answer = self.answer(&call).await.and_then(|answer| self.fit(&call, answer));
-        let took = begin.elapsed();
-        match answer {
-            Ok(response) => {
-                info!(
-                    image = call.image,
-                    code = "OK",
-                    bytes = response.resource_list.len(),
-                    ?took,
-                    "Evaluated"
-                );
-                Ok(Response::new(response))
-            }
-            Err(error) => {
-                let status = error.status();
-                info!(image = call.image, code = ?status.code(), ?took, "Evaluated");
-                Err(status)
-            }
+        let notes = Notes::default();
+        let answer = notes.during(self.answer(&call)).await.and_then(|answer| self.fit(&call, answer));
+        let (took, noted) = (begin.elapsed(), notes.read());
+        let result = answer.map_err(|error| (error.status(), error.cause()));
+        info!(
+            image = call.image,
+            evaluator = noted.evaluator,
+            pod = noted.pod.as_deref(),
+            code = code_name(result.as_ref().map_or_else(|(status, _)| status.code(), |_| Code::Ok)),
+            cause = result.as_ref().err().map(|(_, cause)| cause.as_str()),
+            input = call.resource_list.len(),
+            output = result.as_ref().ok().map(|response| response.resource_list.len()),
+            queued = noted.queued.map(debug),
+            ran = noted.called.map(debug),
+            ?took,
+            "Evaluated"
+        );
+        let mut response = Response::new(result.map_err(|(status, _)| status)?);
+        if let Some(ran) = noted.called {
+            response.metadata_mut().insert(RAN_HEADER, MetadataValue::from(micros(ran)));
         }
+        Ok(response)
     }
 }
 
@@ -76,7 +80,8 @@ impl EvaluatorService {
         tokio::select! {
             biased;
             answer = evaluation => answer.unwrap_or_else(|reason| {
-                error!(image = call.image, reason, "An evaluator panicked; this is a defect, please report it");
+                // What a panic says may quote the package: it goes to the caller, who has that anyway.
+                error!(image = call.image, "An evaluator panicked; this is a defect, please report it");
                 Err(Error::Defect { image: call.image.clone(), reason })
             }),
             () = passed(call.deadline) => Err(timed_out()),
@@ -100,6 +105,10 @@ impl EvaluatorService {
             _ => Err(Error::AnswerTooLarge { image: call.image.clone(), size, limit: self.message_limit }),
         }
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The same future, with a panic as an error of its own.

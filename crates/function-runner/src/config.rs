@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
+use loggia_evaluator::tls::ServerFiles;
 use loggia_pods::{PodAddress, PodSecurity};
 use loggia_render::check_prefix;
+use loggia_telemetry::Environment;
+use loggia_telemetry::environment::Otlp;
 use tracing::{info, warn};
 
 use crate::flags::{Flags, PodFlags, Refusal};
@@ -28,6 +31,12 @@ pub(crate) struct Config {
     pub(crate) image_prefix: Option<String>,
     pub(crate) message_limit: usize,
     pub(crate) drain_timeout: Duration,
+    /// Where metrics and the status page are served.
+    pub(crate) metrics: Option<String>,
+    /// How traces are sent, if they are.
+    pub(crate) traces: Option<Otlp>,
+    /// The identity of the service, if it is to have one.
+    pub(crate) tls: Option<ServerFiles>,
 }
 
 /// How function pods run.
@@ -65,6 +74,10 @@ pub(crate) struct Surroundings {
     /// The namespace that the program runs in, and its name there.
     pub(crate) namespace: Option<String>,
     pub(crate) host: Option<String>,
+    /// Where the variables of OpenTelemetry want metrics to be served.
+    pub(crate) metrics: Option<String>,
+    /// How they want traces to be sent.
+    pub(crate) traces: Option<Otlp>,
     /// What `/etc/resolv.conf` says.
     pub(crate) resolv_conf: String,
 }
@@ -80,10 +93,12 @@ enum Runtime {
 // === impl Surroundings ===
 
 impl Surroundings {
-    pub(crate) fn here() -> Self {
+    pub(crate) fn here() -> anyhow::Result<Self> {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let service_account = Path::new(SERVICE_ACCOUNT);
-        Self {
+        let Environment { metrics, traces, warnings } = Environment::here()?;
+        warnings.iter().for_each(|warning| warn!("{warning}"));
+        Ok(Self {
             wrapper_server_image: set("WRAPPER_SERVER_IMAGE"),
             in_cluster: set("KUBERNETES_SERVICE_HOST").is_some(),
             kubeconfig: set("KUBECONFIG").is_some(),
@@ -92,8 +107,10 @@ impl Surroundings {
             service_account: service_account.exists().then(|| service_account.to_owned()),
             namespace: std::fs::read_to_string(service_account.join("namespace")).ok(),
             host: set("HOSTNAME"),
+            metrics,
+            traces,
             resolv_conf: std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
-        }
+        })
     }
 }
 
@@ -129,6 +146,11 @@ impl Config {
             catalog,
             message_limit,
             drain_timeout: flags.drain_timeout.positive().unwrap_or_default(),
+            metrics: Some(flags.metrics_address.clone())
+                .filter(|address| !address.is_empty())
+                .or_else(|| surroundings.metrics.clone()),
+            traces: surroundings.traces.clone(),
+            tls: tls(flags)?,
         })
     }
 }
@@ -138,6 +160,20 @@ fn within<T: TryFrom<i64>>(flag: &str, value: i64, range: RangeInclusive<i64>) -
     let (least, most) = (range.start(), range.end());
     let refusal = || Refusal::Usage(format!("--{flag}: {value} is not a number from {least} to {most}"));
     T::try_from(value).ok().filter(|_| range.contains(&value)).ok_or_else(refusal)
+}
+
+fn tls(flags: &Flags) -> Result<Option<ServerFiles>, Refusal> {
+    let named = |file: &str| Some(PathBuf::from(file)).filter(|_| !file.is_empty());
+    match (named(&flags.tls_cert), named(&flags.tls_key), named(&flags.client_ca)) {
+        (Some(cert), Some(key), client_ca) => Ok(Some(ServerFiles { cert, key, client_ca })),
+        (None, None, None) => Ok(None),
+        (None, None, Some(_)) => Err(Refusal::Usage(
+            "--client-ca: callers show certificates only over TLS; add --tls-cert".to_owned(),
+        )),
+        _ => {
+            Err(Refusal::Usage("--tls-cert and --tls-key belong together; one of them is missing".to_owned()))
+        }
+    }
 }
 
 fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, Refusal> {
@@ -400,6 +436,28 @@ mod tests {
             let error = catalog(line).unwrap_err();
             assert!(error.starts_with("--default-image-prefix: invalid image prefix"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_belong_together() {
+        let tls = |line: &[&str]| resolve(line, &Surroundings::default()).map(|config| config.tls);
+        assert_eq!(tls(&[]), Ok(None));
+        let files = tls(&["--tls-cert=c", "--tls-key=k", "--client-ca=a"]).unwrap().unwrap();
+        let expected = ServerFiles { cert: "c".into(), key: "k".into(), client_ca: Some("a".into()) };
+        assert_eq!(files, expected);
+        for line in [&["--tls-cert=c"][..], &["--tls-key=k"], &["--tls-cert=c", "--client-ca=a"]] {
+            assert!(tls(line).unwrap_err().starts_with("--tls-cert and --tls-key belong together"));
+        }
+        assert!(tls(&["--client-ca=a"]).unwrap_err().starts_with("--client-ca: "));
+    }
+
+    #[test]
+    fn metrics_are_served_where_the_flag_says_or_else_the_environment() {
+        let environment = || Surroundings { metrics: Some("localhost:1".into()), ..Default::default() };
+        let metrics = |line: &[&str], surroundings| resolve(line, &surroundings).unwrap().metrics;
+        assert_eq!(metrics(&[], Surroundings::default()), None);
+        assert_eq!(metrics(&[], environment()).as_deref(), Some("localhost:1"));
+        assert_eq!(metrics(&["--metrics-address=:2"], environment()).as_deref(), Some(":2"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use loggia_go::Duration;
 use loggia_go::flag::{Error, FlagSet, Parsed, Syntax, Target};
+use loggia_go::klog::Format;
 
 /// The command line as it was written, defaults filled in.
 #[derive(Debug)]
@@ -12,6 +13,11 @@ pub(crate) struct Flags {
     pub(crate) port: i64,
     pub(crate) disable_runtimes: String,
     pub(crate) log_level: i64,
+    pub(crate) log_format: String,
+    pub(crate) metrics_address: String,
+    pub(crate) tls_cert: String,
+    pub(crate) tls_key: String,
+    pub(crate) client_ca: String,
     pub(crate) functions: String,
     pub(crate) config: String,
     pub(crate) max_request_body_size: i64,
@@ -85,6 +91,11 @@ impl Default for Flags {
             port: 9445,
             disable_runtimes: String::new(),
             log_level: 2,
+            log_format: "text".to_owned(),
+            metrics_address: String::new(),
+            tls_cert: String::new(),
+            tls_key: String::new(),
+            client_ca: String::new(),
             functions: "./functions".to_owned(),
             config: "./config.yaml".to_owned(),
             max_request_body_size: 6 * 1024 * 1024,
@@ -154,12 +165,28 @@ impl Flags {
         Ok(flags)
     }
 
+    /// How log lines look.
+    pub(crate) fn log_format(&self) -> Result<Format, Refusal> {
+        match self.log_format.as_str() {
+            "text" => Ok(Format::Text),
+            "json" => Ok(Format::Json),
+            other => {
+                Err(Refusal::Usage(format!("--log-format: there is no `{other}`; there are text and json")))
+            }
+        }
+    }
+
     fn set(&mut self) -> FlagSet<'_> {
         use Target::{Bool, Int, Text};
         let Self {
             port,
             disable_runtimes,
             log_level,
+            log_format,
+            metrics_address,
+            tls_cert,
+            tls_key,
+            client_ca,
             functions,
             config,
             max_request_body_size,
@@ -206,6 +233,23 @@ impl Flags {
                 "The runtimes to do without, separated by commas: builtin, exec, pod.",
             )
             .flag("log-level", Int(log_level), "How much to log, from 0 to 5.")
+            .flag("log-format", Text(log_format), "How to log: text for the lines of klog, or json.")
+            .flag(
+                "metrics-address",
+                Text(metrics_address),
+                "Where to serve metrics and the status page, as host:port or :port; empty for what OTEL_METRICS_EXPORTER and its like say.",
+            )
+            .flag(
+                "tls-cert",
+                Text(tls_cert),
+                "The file with the certificate of the service and those between it and its authority; empty for no TLS.",
+            )
+            .flag("tls-key", Text(tls_key), "The file with the key of that certificate.")
+            .flag(
+                "client-ca",
+                Text(client_ca),
+                "The file with the authorities of callers; with it, only callers with a certificate are served.",
+            )
             .flag("functions", Text(functions), "The folder with the programs of exec functions.")
             .flag("config", Text(config), "The file that maps images to exec functions; empty for none.")
             .flag(
@@ -392,7 +436,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 35);
+        assert_eq!(listed.len(), 40);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

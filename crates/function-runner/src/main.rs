@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use loggia_go::klog;
 use tracing::info;
 
 mod catalog;
@@ -46,9 +47,9 @@ fn main() -> ExitCode {
 
 fn configure() -> anyhow::Result<Config> {
     let flags = Flags::parse(std::env::args_os().skip(1))?;
-    loggia_go::klog::init(flags.log_level);
+    klog::init(flags.log_level, flags.log_format()?);
     info!(version = env!("CARGO_PKG_VERSION"), "Loggia function-runner");
-    Config::resolve(&flags, &Surroundings::here())
+    Config::resolve(&flags, &Surroundings::here()?)
 }
 
 fn start(config: Config) -> anyhow::Result<()> {

@@ -6,9 +6,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use loggia_evaluator::process::{self, Confinement, Environment, Limits, Processes};
 use loggia_evaluator::server::{self, Routes};
+use loggia_evaluator::tls::ServerTls;
 use loggia_evaluator::{Evaluator, Exec, Lifecycle, Multi, exec};
 use loggia_pods::PodEvaluator;
 use loggia_registry::Images;
+use loggia_telemetry::{Observed, Sources, Telemetry};
 use tracing::{error, info, warn};
 
 use crate::catalog::Catalog;
@@ -26,13 +28,33 @@ const STDERR_LIMIT: usize = 1 << 20;
 
 /// Serves until a signal says stop; a second signal ends the process at once.
 pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<()> {
-    let Config { port, builtin, exec, pods, image_prefix, catalog, message_limit, drain_timeout } = config;
+    let Config {
+        port,
+        builtin,
+        exec,
+        pods,
+        image_prefix,
+        catalog,
+        message_limit,
+        drain_timeout,
+        metrics,
+        traces,
+        tls,
+    } = config;
+    let tls = tls.map(ServerTls::new).transpose().context("--tls-cert, --tls-key, --client-ca")?;
+    let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
+    if let Some(otlp) = traces {
+        match telemetry.trace(&otlp) {
+            Ok(()) => info!("Traces are sent"),
+            Err(error) => warn!("No traces: {error}; check the variables OTEL_EXPORTER_OTLP_*"),
+        }
+    }
     if let Err(error) = process::adopt_orphans() {
         warn!(%error, "Orphans of functions may stay as zombies");
     }
     let lifecycle = Lifecycle::default();
     let mut evaluators: Vec<Arc<dyn Evaluator>> = Vec::new();
-    let mut processes = None;
+    let (mut processes, mut pool) = (None, None);
     if builtin {
         evaluators.push(Arc::new(Catalog::default()));
     }
@@ -46,30 +68,45 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
         processes = Some(children);
     }
     if let Some(pods) = pods {
-        let pods = pod_evaluator(pods).await.context("failed to initialize pod evaluator")?;
+        let pods = pod_evaluator(pods, &telemetry).await.context("failed to initialize pod evaluator")?;
         lifecycle.set_warm(false);
         let (warm, warmed_up) = (lifecycle.clone(), pods.warmed_up());
         tokio::spawn(async move {
             warmed_up.await;
             warm.set_warm(true);
         });
+        pool = Some(pods.clone());
         evaluators.push(Arc::new(pods.with_image_prefix(image_prefix)));
     }
-    match evaluators.as_slice() {
+    let names: Vec<_> = evaluators.iter().map(|evaluator| evaluator.name()).collect();
+    match names.as_slice() {
         [] => warn!("no runtime is enabled in function-runner"),
-        some => {
-            let names: Vec<_> = some.iter().map(|evaluator| evaluator.name()).collect();
-            info!("Functions are looked up in this order: {}", names.join(", "));
-        }
+        names => info!("Functions are looked up in this order: {}", names.join(", ")),
     }
 
     let listener = server::listen(port).with_context(|| format!("failed to listen: listen tcp :{port}"))?;
     let port = listener.local_addr()?.port();
-    let evaluator: Arc<dyn Evaluator> = Arc::new(Checked(Multi::new(evaluators)));
+    telemetry.look_at(Sources {
+        lifecycle: lifecycle.clone(),
+        evaluators: names,
+        processes: processes.clone(),
+        pods: pool,
+    });
+    let evaluator = Checked(Multi::new(evaluators));
+    let evaluator: Arc<dyn Evaluator> = Arc::new(Observed { evaluator, telemetry: telemetry.clone() });
+    let builtin = builtin.then(|| telemetry.clone());
     let packages = packages::service(Arc::clone(&evaluator), builtin, catalog, &lifecycle, message_limit);
     let routes = Routes::new(evaluator, &lifecycle, message_limit)
         .with(packages.into_server())
-        .with_reflection_of(&[loggia_render::service::wire::DESCRIPTORS]);
+        .with_reflection_of(&[loggia_render::service::wire::DESCRIPTORS])
+        .observed_by(Arc::new(telemetry.clone()))
+        .over_tls(tls.clone());
+    if let Some(tls) = tls {
+        tokio::spawn(tls.follow_changes());
+    }
+    if let Some(address) = metrics {
+        show(&address, telemetry.clone()).await;
+    }
     let serving = tokio::spawn(server::serve(listener, routes));
     lifecycle.serve();
     info!("Listening on :{port}");
@@ -87,6 +124,7 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
         if let Some(processes) = processes {
             let _ = tokio::time::timeout(BURIAL_TIME, processes.stop()).await;
         }
+        let _ = tokio::task::spawn_blocking(move || telemetry.stop()).await;
     };
     tokio::select! {
         () = stop => {
@@ -100,10 +138,27 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
     }
 }
 
-async fn pod_evaluator(config: PodConfig) -> anyhow::Result<PodEvaluator> {
-    let PodConfig { kubeconfig, registries, settings } = config;
-    let client = loggia_pods::connect(kubeconfig.as_deref()).await.context("failed to get rest config")?;
-    Ok(PodEvaluator::start(client, Images::new(registries), settings).await?)
+/// Serves metrics and the status page. Without them functions still run, so this is no reason not to start.
+async fn show(address: &str, telemetry: Telemetry) {
+    let listener = loggia_telemetry::http::listen(address).await;
+    match listener.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+        Ok((address, listener)) => {
+            info!("Metrics and the status page are at http://{address}/");
+            tokio::spawn(loggia_telemetry::http::serve(listener, telemetry));
+        }
+        Err(error) => warn!(
+            "No metrics: listen tcp {address}: {error}; check --metrics-address and OTEL_EXPORTER_PROMETHEUS_PORT"
+        ),
+    }
+}
+
+async fn pod_evaluator(config: PodConfig, telemetry: &Telemetry) -> anyhow::Result<PodEvaluator> {
+    let PodConfig { kubeconfig, mut registries, settings } = config;
+    registries.observer = Some(Arc::new(telemetry.clone()));
+    let observer: Arc<dyn loggia_pods::Observer> = Arc::new(telemetry.clone());
+    let client = loggia_pods::connect(kubeconfig.as_deref(), Some(Arc::clone(&observer))).await;
+    let client = client.context("failed to get rest config")?;
+    Ok(PodEvaluator::start(client, Images::new(registries), settings, Some(observer)).await?)
 }
 
 fn exec_evaluator(config: ExecConfig, message_limit: usize) -> anyhow::Result<(Exec, Processes)> {

@@ -32,18 +32,24 @@ fn slow(time: &str) -> Functions {
 
 #[tokio::test]
 async fn a_stop_answers_every_call_in_flight_each_time() {
-    let functions = slow("0.1");
+    let functions = Functions::new();
+    // Functions that go on when they are told to, so that all of them run at the time of the stop.
+    let gate = functions.folder().join("gate");
+    let wait = format!("until [ -e {} ]; do sleep 0.02; done; cat", gate.display());
+    let functions = functions.with("slow", &["slow"], &wait);
     // `make soak` asks for more.
     let rounds = std::env::var("LOGGIA_DRAIN_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     for round in 0..rounds {
         let mut server = functions.serve(&["--max-concurrent-executions=20"]);
         let calls = calls(&server, 20).await;
         server.terminate();
+        std::fs::write(&gate, "").unwrap();
         for call in calls {
             let answer = call.await.unwrap();
             assert_eq!(answer.unwrap_or_else(|status| panic!("round {round}: {status}")).resource_list, "x");
         }
         assert_eq!(server.wait().code(), Some(0), "round {round}: {:#?}", server.log());
+        std::fs::remove_file(&gate).unwrap();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loggia_yaml::{Node, Pair, Resolved};
+use loggia_yaml::{Node, Pair, Resolved, ScalarStyle, is_yaml11_bool, to_json};
 
 use crate::object::{Object, Owner, Unmatched};
 
@@ -69,6 +69,33 @@ pub(crate) fn json_string_map(value: Option<&Node>) -> Result<BTreeMap<String, S
             Ok((key, json_string(Some(&pair.value))?))
         })
         .collect()
+}
+
+/// A string field as sigs.k8s.io/yaml decodes it: what YAML 1.1 takes for a number or a boolean becomes its text.
+pub(crate) fn loose_string(value: Option<&Node>) -> Result<String, Mismatch> {
+    match value.map(json_kind) {
+        Some("number" | "bool") => {
+            let json = value.and_then(|value| to_json(value).ok()).unwrap_or_default();
+            Ok(json.trim_end().to_owned())
+        }
+        Some("string") => {
+            let text = value.and_then(Node::scalar).unwrap_or_default();
+            let is_plain = value.is_some_and(|value| value.scalar_style() == ScalarStyle::Plain);
+            Ok(match text {
+                "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" if is_plain => "true".to_owned(),
+                text if is_plain && is_yaml11_bool(text) => "false".to_owned(),
+                text => text.to_owned(),
+            })
+        }
+        _ => json_string(value),
+    }
+}
+
+/// A field of strings by name, each as [`loose_string`].
+pub(crate) fn loose_string_map(value: Option<&Node>) -> Result<BTreeMap<String, String>, Mismatch> {
+    let Some(mapping) = value.filter(|value| value.is_mapping()) else { return json_string_map(value) };
+    let entry = |pair: &Pair| Ok((loose_string(Some(&pair.key))?, loose_string(Some(&pair.value))?));
+    mapping.pairs().iter().map(entry).collect()
 }
 
 /// What a value is once it is JSON.

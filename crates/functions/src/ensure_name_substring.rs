@@ -21,26 +21,46 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("ensure_name_substring.md"),
     guarded: false,
-    versions: &[Version {
-        tags: &["latest", "unstable", "v0.2.0", "v0.2.1"],
-        framework: Framework::Kyaml,
-        run,
-    }],
+    versions: &[
+        Version { tags: &["latest"], framework: Framework::Kyaml, run: |list| run(list, Rules::Newest) },
+        Version {
+            tags: &["unstable", "v0.2.0", "v0.2.1"],
+            framework: Framework::Kyaml,
+            run: |list| run(list, Rules::Forgetful),
+        },
+        Version {
+            tags: &["v0.1.1", "v0.1.0", "v0.1"],
+            framework: Framework::OldKyaml,
+            run: |list| run(list, Rules::First),
+        },
+    ],
 };
+
+/// Versions that differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    Newest,
+    /// Up to 2025: where resources are is lost.
+    Forgetful,
+    /// 0.1: besides, `depends-on` annotations stay, and the Kptfile is a resource like any other.
+    First,
+}
 
 const NAME: &str = "metadata/name";
 
-fn run(list: &mut ResourceList) -> Result<(), Failure> {
+fn run(list: &mut ResourceList, rules: Rules) -> Result<(), Failure> {
     let config = Config::read(list.function_config.as_ref())
         .map_err(|cause| Failure::kyaml(format!("failed to load the `functionConfig`: {cause}")))?;
     kustomize::check(list)
         .map_err(|cause| Failure::kyaml(format!("failed to convert items to resource map: {cause}")))?;
     let before: Vec<Id> = list.items.iter().map(Id::of).collect();
-    rename(&mut list.items, &before, &config)
+    rename(&mut list.items, &before, &config, rules)
         .map_err(|cause| Failure::kyaml(format!("failed to transform name substring: {cause}")))?;
     references::fix(&mut list.items, &before)
         .map_err(|cause| Failure::kyaml(format!("failed to fix name back reference: {cause}")))?;
-    list.items.iter_mut().for_each(forget_place);
+    if rules != Rules::Newest {
+        list.items.iter_mut().for_each(forget_place);
+    }
     Ok(())
 }
 
@@ -53,11 +73,11 @@ fn forget_place(item: &mut Resource) {
     }
 }
 
-fn rename(items: &mut [Resource], before: &[Id], config: &Config) -> Result<(), String> {
+fn rename(items: &mut [Resource], before: &[Id], config: &Config, rules: Rules) -> Result<(), String> {
     let known: HashSet<(&str, &str, &str)> =
         before.iter().map(|id| (id.group.as_str(), id.kind.as_str(), id.name.as_str())).collect();
     let name = FieldSpec::new(("", "", ""), NAME, false);
-    for item in items.iter_mut().filter(|item| !is_skipped(item)) {
+    for item in items.iter_mut().filter(|item| !is_skipped(item, rules)) {
         for spec in std::iter::once(&name).chain(&config.fields) {
             if !spec.selects(item) || contains(item, spec, &config.substring) {
                 continue;
@@ -65,6 +85,7 @@ fn rename(items: &mut [Resource], before: &[Id], config: &Config) -> Result<(), 
             spec.apply(item, Leaf::Scalar, &mut |node, _| edit(node, config))?;
             let depends_on = item
                 .annotation(DEPENDS_ON)
+                .filter(|_| rules != Rules::First)
                 .and_then(Reference::parse)
                 .filter(|reference| known.contains(&(reference.group, reference.kind, reference.name)));
             if let Some(reference) = depends_on {
@@ -77,11 +98,11 @@ fn rename(items: &mut [Resource], before: &[Id], config: &Config) -> Result<(), 
     Ok(())
 }
 
-fn is_skipped(item: &Resource) -> bool {
+fn is_skipped(item: &Resource, rules: Rules) -> bool {
     match item.kind() {
         "CustomResourceDefinition" | "Namespace" => true,
         "APIService" => item.group() == "apiregistration.k8s.io",
-        "Kptfile" => item.group() == "kpt.dev",
+        "Kptfile" => rules != Rules::First && item.group() == "kpt.dev",
         _ => false,
     }
 }

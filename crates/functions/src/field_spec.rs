@@ -1,7 +1,7 @@
 //! kustomize's field specs: which resources, which path, and whether to make what is missing.
 
 use loggia_krm::Resource;
-use loggia_yaml::{Kind, Node, Tag};
+use loggia_yaml::{Kind, Node, Tag, from_node, node_to_string};
 use serde::Deserialize;
 
 use crate::kustomize::Id;
@@ -38,6 +38,23 @@ impl FieldSpec {
         Self { group: own(group), version: own(version), kind: own(kind), path: own(path), create }
     }
 
+    /// The specs of a function's config, at their field or at the one that was called `fieldSpecs`.
+    ///
+    /// # Errors
+    /// With the original's message if they cannot be read, or if both are there; `renamed` is what it calls the new.
+    pub(crate) fn of_config(config: &Resource, field: &str, renamed: &str) -> Result<Vec<Self>, String> {
+        let specs = |key: &str| -> Result<Option<Vec<Self>>, String> {
+            let node = config.node().get(key).filter(|specs| !specs.is_null());
+            node.map(from_node).transpose().map_err(|error| undecodable(config, &error.to_string()))
+        };
+        match (specs("fieldSpecs")?, specs(field)?) {
+            (Some(_), Some(_)) => {
+                Err(format!("`fieldSpecs` has been deprecated, please rename it to `{renamed}`"))
+            }
+            (old, new) => Ok(new.or(old).unwrap_or_default()),
+        }
+    }
+
     /// Whether group, version and kind are those of the resource.
     pub(crate) fn selects(&self, resource: &Resource) -> bool {
         let (group, version) = split_api_version(resource.api_version());
@@ -60,6 +77,12 @@ impl FieldSpec {
             format!("considering field '{}' of object {id}: {cause}", self.path)
         })
     }
+}
+
+/// A config that cannot be read, in the words of the functions on kustomize.
+pub(crate) fn undecodable(config: &Resource, cause: &str) -> String {
+    let text = loggia_go::quote(&node_to_string(config.node()));
+    format!("failed to unmarshal config {text}: error unmarshaling JSON: while decoding JSON: {cause}")
 }
 
 /// `apps/v1` as `apps` and `v1`; the core group is empty.

@@ -10,7 +10,7 @@ use loggia_krm::{Resource, annotation};
 use loggia_yaml::{Kind, Node, Pair};
 
 /// Deeper fields are not visited: nobody writes them, and the stack has an end.
-const MAX_DEPTH: usize = 1000;
+pub(crate) const MAX_DEPTH: usize = 1000;
 
 /// What happens at each field.
 pub(crate) trait Visitor {

@@ -23,30 +23,38 @@ pub(crate) static FUNCTION: Function = Function {
     manual: include_str!("gatekeeper.md"),
     guarded: true,
     versions: &[
-        Version { tags: &["latest", "unstable", "v0.2.1", "v0.2"], framework: Framework::Kyaml, run },
+        Version { tags: &["latest"], framework: Framework::Kyaml, run: |list| run(list, NEWEST) },
+        // `unstable` is the tag of another registry, whose last build is as old.
+        Version {
+            tags: &["unstable", "v0.2.1", "v0.2"],
+            framework: Framework::Kyaml,
+            run: |list| run(list, Rules { refuses_unknown: false, ..NEWEST }),
+        },
         Version {
             tags: &["v0.2.0", "v0.1.3", "v0.1.2", "v0.1.1"],
             framework: Framework::Kyaml,
-            run: run_without_v1,
+            run: |list| {
+                run(list, Rules { refuses_unknown: false, template_versions: &["v1beta1", "v1alpha1"] })
+            },
         },
     ],
 };
 
+/// What versions differ in.
+#[derive(Clone, Copy)]
+struct Rules {
+    template_versions: &'static [&'static str],
+    /// Whether a parameter that its template does not know makes a constraint invalid.
+    refuses_unknown: bool,
+}
+
+const NEWEST: Rules = Rules { template_versions: &["v1", "v1beta1", "v1alpha1"], refuses_unknown: true };
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh";
 const STACK: usize = 64 << 20;
 const TEMPLATES: &str = "templates.gatekeeper.sh";
 
-fn run(list: &mut ResourceList) -> Result<(), Failure> {
-    run_with(list, &["v1", "v1beta1", "v1alpha1"])
-}
-
-/// Up to 0.2.0 templates of version v1 are unknown.
-fn run_without_v1(list: &mut ResourceList) -> Result<(), Failure> {
-    run_with(list, &["v1beta1", "v1alpha1"])
-}
-
 /// Rego nests deeper than callers' stacks allow, so it gets one of its own.
-fn run_with(list: &mut ResourceList, template_versions: &'static [&'static str]) -> Result<(), Failure> {
+fn run(list: &mut ResourceList, rules: Rules) -> Result<(), Failure> {
     if let Some(item) = list.items.iter().find(|item| item.kind().is_empty()) {
         let json: String =
             compact_json(item.node()).map_err(|error| Failure { stderr: format!("{error}\n") })?;
@@ -56,7 +64,7 @@ fn run_with(list: &mut ResourceList, template_versions: &'static [&'static str])
     }
     let items = list.items.clone();
     let thread = std::thread::Builder::new().name("gatekeeper".to_owned()).stack_size(STACK);
-    let outcome = match thread.spawn(move || review(&items, template_versions)) {
+    let outcome = match thread.spawn(move || review(&items, rules)) {
         Ok(handle) => {
             handle.join().unwrap_or_else(|_| Err("the Rego engine broke down on these policies".to_owned()))
         }
@@ -102,7 +110,7 @@ struct Constraint {
     template: usize,
 }
 
-fn review(items: &[Resource], template_versions: &[&str]) -> Result<Vec<ResultItem>, String> {
+fn review(items: &[Resource], rules: Rules) -> Result<Vec<ResultItem>, String> {
     let is = |item: &Resource, group: &str, versions: &[&str]| {
         item.group() == group && versions.contains(&item.api_version().rsplit('/').next().unwrap_or_default())
     };
@@ -110,7 +118,7 @@ fn review(items: &[Resource], template_versions: &[&str]) -> Result<Vec<ResultIt
     let mut kinds = BTreeMap::new();
     for item in items
         .iter()
-        .filter(|item| item.kind() == "ConstraintTemplate" && is(item, TEMPLATES, template_versions))
+        .filter(|item| item.kind() == "ConstraintTemplate" && is(item, TEMPLATES, rules.template_versions))
     {
         let template =
             Template::new(item).map_err(|error| format!("adding template \"{}\": {error}", item.name()))?;
@@ -119,7 +127,7 @@ fn review(items: &[Resource], template_versions: &[&str]) -> Result<Vec<ResultIt
     }
     let mut constraints = Vec::new();
     for item in items.iter().filter(|item| item.group() == CONSTRAINTS) {
-        let constraint = Constraint::new(item, &kinds, &templates)
+        let constraint = Constraint::new(item, &kinds, &templates, rules)
             .map_err(|error| format!("adding constraint \"{}\": {error}", item.name()))?;
         constraints.extend(constraint);
     }
@@ -200,6 +208,7 @@ impl Constraint {
         item: &Resource,
         kinds: &BTreeMap<String, usize>,
         templates: &[Template],
+        rules: Rules,
     ) -> Result<Option<Self>, String> {
         let Some(&template) = kinds.get(item.kind()) else {
             let template = item.kind().to_lowercase();
@@ -228,7 +237,7 @@ impl Constraint {
         let matching = Match::new(field("match"))?;
         let unknown =
             field("parameters").map(|parameters| templates[template].unknown_parameters(parameters));
-        if let Some(unknown) = unknown.filter(|unknown| !unknown.is_empty()) {
+        if let Some(unknown) = unknown.filter(|unknown| rules.refuses_unknown && !unknown.is_empty()) {
             return Err(format!("invalid Constraint: unknown fields: [{}]", unknown.join(" ")));
         }
         Ok(Some(Self { name: item.name().to_owned(), matching, parameters, severity, template }))

@@ -39,6 +39,14 @@ impl Id {
         scope::is_known_cluster_scoped(&api_version, &self.kind)
     }
 
+    /// `GROUP_VERSION_KIND|NAMESPACE|NAME`, as kustomize wrote it in 2021.
+    fn to_early_string(&self) -> String {
+        let or = |text: &str, nothing: &'static str| if text.is_empty() { nothing } else { text }.to_owned();
+        let (group, version) = (or(&self.group, "~G"), or(&self.version, "~V"));
+        let (namespace, name) = (or(&self.namespace, "~X"), or(&self.name, "~N"));
+        format!("{group}_{version}_{}|{namespace}|{name}", or(&self.kind, "~K"))
+    }
+
     /// The namespace that counts: none for what has none, `default` for what says none.
     pub(crate) fn effective_namespace(&self) -> &str {
         if self.is_cluster_scoped() {
@@ -82,12 +90,25 @@ pub(crate) fn check(list: &mut ResourceList) -> Result<(), String> {
             return Err(format!("missing metadata.name in object {}", described(item, at)));
         }
     }
+    check_unique(list, Id::to_string)
+}
+
+/// Checks the items as a resource map did in 2021: kinds and names may be missing. Empty items are dropped.
+///
+/// # Errors
+/// With kustomize's text if a resource is there twice.
+pub(crate) fn check_early(list: &mut ResourceList) -> Result<(), String> {
+    list.items.retain(|item| !item.node().is_empty());
+    check_unique(list, Id::to_early_string)
+}
+
+fn check_unique(list: &ResourceList, written: fn(&Id) -> String) -> Result<(), String> {
     let mut seen = HashSet::new();
     for item in &list.items {
         let id = Id::of(item);
         let namespace = id.effective_namespace().to_owned();
         if !seen.insert(Id { namespace, ..id.clone() }) {
-            return Err(format!("may not add resource with an already registered id: {id}"));
+            return Err(format!("may not add resource with an already registered id: {}", written(&id)));
         }
     }
     Ok(())

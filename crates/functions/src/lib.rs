@@ -13,9 +13,14 @@ mod depends_on;
 mod drop_comments;
 mod enable_gcp_services;
 mod ensure_name_substring;
+mod entries;
 mod failure;
 mod field_spec;
 mod fields;
+#[cfg(feature = "schemas")]
+mod fix;
+#[cfg(feature = "schemas")]
+mod format;
 mod framework;
 #[cfg(feature = "gatekeeper")]
 mod gatekeeper;
@@ -64,6 +69,10 @@ pub static CATALOG: &[&Function] = &[
     &drop_comments::FUNCTION,
     &enable_gcp_services::FUNCTION,
     &ensure_name_substring::FUNCTION,
+    #[cfg(feature = "schemas")]
+    &fix::FUNCTION,
+    #[cfg(feature = "schemas")]
+    &format::FUNCTION,
     #[cfg(feature = "gatekeeper")]
     &gatekeeper::FUNCTION,
     &gen_pkg_context::FUNCTION,

@@ -32,3 +32,17 @@ pub(crate) fn conclude(
     }
     ended
 }
+
+/// Sets no results, or one with the error's message, whose text is then printed once; as functions on an older
+/// kyaml and kustomize do.
+pub(crate) fn conclude_quietly(
+    list: &mut ResourceList,
+    name: &'static str,
+    outcome: Result<(), String>,
+) -> Result<(), Failure> {
+    let Err(message) = outcome else { return Ok(()) };
+    let results = Results(vec![report::error(message)]);
+    report::set_named(list, name, &results);
+    // The text always has a place for the field.
+    Err(Failure::kyaml(results.to_string().replacen(": ", " : ", 1)))
+}

@@ -137,6 +137,20 @@ impl Catalog {
         self.definition(line.name).map(|root| Schema { root, custom: false })
     }
 
+    /// The schema of a kind at a version, if there is one for no other kind as well.
+    pub(crate) fn exactly(&self, api_version: &str, kind: &str) -> Option<Rc<Value>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let only = format!(
+            "\"x-kubernetes-group-version-kind\":[{}]",
+            serde_json::json!({"group": group, "kind": kind, "version": version})
+        );
+        let line = Index::get().lines.iter().find(|line| {
+            let is_kind = line.name.rsplit_once('.').is_some_and(|(_, last)| last == kind);
+            is_kind && line.versions & self.version != 0 && line.text.contains(&only)
+        })?;
+        self.definition(line.name)
+    }
+
     /// A definition by its full name.
     pub(crate) fn definition(&self, name: &str) -> Option<Rc<Value>> {
         if let Some(known) = self.parsed.borrow().get(name) {

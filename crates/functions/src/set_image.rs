@@ -1,5 +1,6 @@
 //! `set-image`: another name, tag or digest for an image.
 
+mod legacy;
 mod reference;
 
 use std::sync::LazyLock;
@@ -21,7 +22,11 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("set_image.md"),
     guarded: false,
-    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::Sdk, run }],
+    versions: &[
+        Version { tags: &["latest"], framework: Framework::Sdk, run },
+        // The tag of another registry, whose last build has the sources of 2025.
+        Version { tags: &["unstable"], framework: Framework::Sdk, run: legacy::run },
+    ],
 };
 
 /// Where images are unless the config says more.
@@ -58,62 +63,38 @@ struct Config {
 
 fn run(list: &mut ResourceList) -> Result<(), Failure> {
     let mut results = Vec::new();
-    let config = match read_config(list.function_config.as_ref(), &mut results) {
-        Ok(config) => config,
-        Err(message) => {
-            report::append(list, [report::error(message)]);
-            return Err(Failure::sdk_results());
-        }
-    };
-    let mut count = 0;
-    let own = Image { ..config.image.clone() };
-    set_all(&mut list.items, &own, &DEFAULTS, &mut count, &mut results);
-    if let Some(specs) = &config.additional_image_fields {
-        let given = list.function_config.as_ref().and_then(|config| config.get("image"));
-        let image = given.and_then(|image| loggia_yaml::from_node(image).ok()).unwrap_or_default();
-        set_all(&mut list.items, &image, specs, &mut count, &mut results);
+    let mut config = Config::read(list, &mut results)?;
+    if let Err(key) = config.take_data() {
+        // The original formats a message without a place for its second argument.
+        results.push(report::error(format!("ConfigMap has wrong field name {key}%!(EXTRA <nil>)")));
     }
+    if let Err(message) = config.image.check() {
+        results.push(report::error(format!("invalid FunctionConfig: {message}")));
+    }
+    let mut count = 0;
+    set_all(&mut list.items, &config.image, &DEFAULTS, &mut count, &mut results);
+    set_additional(list, &config, &mut count, &mut results);
+    finish(list, count, results)
+}
+
+/// The image of the config's own kind in the fields that it adds.
+fn set_additional(
+    list: &mut ResourceList,
+    config: &Config,
+    count: &mut usize,
+    results: &mut Vec<ResultItem>,
+) {
+    let Some(specs) = &config.additional_image_fields else { return };
+    let given = list.function_config.as_ref().and_then(|config| config.get("image"));
+    let image = given.and_then(|image| loggia_yaml::from_node(image).ok()).unwrap_or_default();
+    set_all(&mut list.items, &image, specs, count, results);
+}
+
+fn finish(list: &mut ResourceList, count: usize, mut results: Vec<ResultItem>) -> Result<(), Failure> {
     results.push(report::info(format!("summary: updated a total of {count} image(s)")));
     let failed = Results(results.clone()).has_errors();
     report::append(list, results);
     if failed { Err(Failure::sdk_results()) } else { Ok(()) }
-}
-
-/// Reads the config. What is wrong with its values is said in the results; what cannot be read is an error.
-fn read_config(config: Option<&Node>, results: &mut Vec<ResultItem>) -> Result<Config, String> {
-    let mut read = match config::for_runner(config, "SetImage")? {
-        RunnerConfig::Absent => {
-            results.push(report::info("`FunctionConfig` is not given"));
-            Config::default()
-        }
-        RunnerConfig::Data(data) => Config { data, ..Config::default() },
-        RunnerConfig::Own(config) => loggia_yaml::from_node(config).map_err(|error| {
-            format!("unable to convert object to *transformer.SetImage with error: {error}")
-        })?,
-    };
-    for (key, value) in &read.data {
-        let image = &mut read.image;
-        let slot = match key.as_str() {
-            "name" => &mut image.name,
-            "newName" => &mut image.new_name,
-            "newTag" => &mut image.new_tag,
-            "digest" => &mut image.digest,
-            _ => {
-                // The original formats a message without a place for its second argument.
-                results.push(report::error(format!("ConfigMap has wrong field name {key}%!(EXTRA <nil>)")));
-                break;
-            }
-        };
-        slot.clone_from(value);
-    }
-    let Image { name, new_name, new_tag, digest, .. } = &read.image;
-    if name.is_empty() {
-        results.push(report::error("invalid FunctionConfig: must specify `name`"));
-    } else if new_name.is_empty() && new_tag.is_empty() && digest.is_empty() {
-        let message = "invalid FunctionConfig: must specify one of `newName`, `newTag`, or `digest`";
-        results.push(report::error(message));
-    }
-    Ok(read)
 }
 
 fn set_all(
@@ -123,9 +104,7 @@ fn set_all(
     count: &mut usize,
     results: &mut Vec<ResultItem>,
 ) {
-    // What is no regular expression matches nothing.
-    let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$", image.name);
-    let pattern = Regex::new(&pattern).ok();
+    let pattern = image.pattern();
     for item in items.iter_mut().filter(|item| item.kind() != "CustomResourceDefinition") {
         let outcome = specs.iter().try_for_each(|spec| {
             spec.apply(item, Leaf::Never, &mut |node, _| {
@@ -149,9 +128,66 @@ fn no_scalar(node: &Node) -> String {
     format!("wrong node kind: expected ScalarNode but got {kind}: node contents:\n{contents}")
 }
 
+// === impl Config ===
+
+impl Config {
+    /// Reads the config. What cannot be read is a failure, and the list's result.
+    fn read(list: &mut ResourceList, results: &mut Vec<ResultItem>) -> Result<Self, Failure> {
+        Self::decode(list.function_config.as_ref(), results).map_err(|message| {
+            report::append(list, [report::error(message)]);
+            Failure::sdk_results()
+        })
+    }
+
+    fn decode(config: Option<&Node>, results: &mut Vec<ResultItem>) -> Result<Self, String> {
+        Ok(match config::for_runner(config, "SetImage")? {
+            RunnerConfig::Absent => {
+                results.push(report::info("`FunctionConfig` is not given"));
+                Self::default()
+            }
+            RunnerConfig::Data(data) => Self { data, ..Self::default() },
+            RunnerConfig::Own(config) => loggia_yaml::from_node(config).map_err(|error| {
+                format!("unable to convert object to *transformer.SetImage with error: {error}")
+            })?,
+        })
+    }
+
+    /// Takes the image from the data of a `ConfigMap`, up to a key that means nothing.
+    fn take_data(&mut self) -> Result<(), String> {
+        for (key, value) in &self.data {
+            let slot = match key.as_str() {
+                "name" => &mut self.image.name,
+                "newName" => &mut self.image.new_name,
+                "newTag" => &mut self.image.new_tag,
+                "digest" => &mut self.image.digest,
+                _ => return Err(key.clone()),
+            };
+            slot.clone_from(value);
+        }
+        Ok(())
+    }
+}
+
 // === impl Image ===
 
 impl Image {
+    /// Whether it says which image and what becomes of it.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.name.is_empty() {
+            Err("must specify `name`")
+        } else if self.new_name.is_empty() && self.new_tag.is_empty() && self.digest.is_empty() {
+            Err("must specify one of `newName`, `newTag`, or `digest`")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What the texts of matching images look like; nothing if the name is no regular expression.
+    fn pattern(&self) -> Option<Regex> {
+        let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$", self.name);
+        Regex::new(&pattern).ok()
+    }
+
     fn applied_to(&self, text: &str) -> String {
         let Reference { name, mut tag, mut digest } = Reference::split(text);
         let name = if self.new_name.is_empty() { name } else { &self.new_name };

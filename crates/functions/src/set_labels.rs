@@ -1,5 +1,7 @@
 //! `set-labels`: labels on all resources, and on the selectors and templates that go with them.
 
+mod kustomize;
+
 use std::collections::BTreeMap;
 
 use loggia_krm::{Resource, ResourceList, ResultItem, Results};
@@ -23,6 +25,7 @@ pub(crate) static FUNCTION: Function = Function {
             framework: Framework::Sdk,
             run: run_0_2,
         },
+        Version { tags: &["v0.1.5", "v0.1"], framework: Framework::OldKyaml, run: kustomize::run },
     ],
 };
 

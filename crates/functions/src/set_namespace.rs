@@ -3,6 +3,8 @@
 //! The current behaviour is here; `set_namespace/` has what older versions did instead.
 
 mod config;
+mod kustomize;
+mod legacy;
 mod origin;
 
 use std::collections::{BTreeSet, HashSet};
@@ -24,31 +26,62 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("set_namespace.md"),
     guarded: false,
-    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::Sdk, run }],
+    versions: &[
+        Version { tags: &["latest"], framework: Framework::Sdk, run: |list| set(list, Rules::Newest) },
+        Version { tags: &["v0.4.5"], framework: Framework::Sdk, run: |list| set(list, Rules::Lenient) },
+        // The tag of another registry, whose last build has the sources of 2025.
+        Version { tags: &["unstable"], framework: Framework::Sdk, run: |list| set(list, Rules::Origins) },
+        Version { tags: &["v0.4.1", "v0.4.0"], framework: Framework::Sdk, run: legacy::run_0_4 },
+        Version { tags: &["v0.3.1"], framework: Framework::Sdk, run: legacy::run_0_3 },
+        Version { tags: &["v0.2.0", "v0.2"], framework: Framework::OldKyaml, run: kustomize::run_0_2 },
+        Version { tags: &["v0.1.4", "v0.1"], framework: Framework::OldKyaml, run: kustomize::run_0_1 },
+    ],
 };
 
 const CONVERSION_SERVICE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "service"];
 const API_SERVICE: [&str; 2] = ["spec", "service"];
 
+/// Versions that differ in what they insist on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// A bad config is a failure, and only a service that is named gets a namespace.
+    Newest,
+    /// A bad config is no more than a result, and every definition and API service gets a service's namespace.
+    Lenient,
+    /// As [`Rules::Lenient`]; and what comes from upstream must come from one namespace.
+    Origins,
+}
+
 /// What becomes of the namespaces, and what there is to say about it.
 struct Change<'a> {
     config: &'a Config,
+    rules: Rules,
     infos: Vec<ResultItem>,
     count: usize,
     old: BTreeSet<String>,
 }
 
-fn run(list: &mut ResourceList) -> Result<(), Failure> {
+fn set(list: &mut ResourceList, rules: Rules) -> Result<(), Failure> {
     let config = match Config::read(list.function_config.as_ref()) {
         Ok(config) => config,
         Err(message) => {
             let result = report::error_about(message, list.function_config.as_ref());
             report::append(list, [result]);
-            return Err(Failure::sdk_results());
+            return if rules == Rules::Newest { Err(Failure::sdk_results()) } else { Ok(()) };
         }
     };
+    let mut infos = Vec::new();
+    if rules == Rules::Origins {
+        match origin::survey(&list.items, config.matcher.is_some()) {
+            Ok(warnings) => infos = warnings,
+            Err(message) => {
+                report::append(list, [report::error(message)]);
+                return Ok(());
+            }
+        }
+    }
     let targets = dependency_targets(&list.items);
-    let mut change = Change { config: &config, infos: Vec::new(), count: 0, old: BTreeSet::new() };
+    let mut change = Change { config: &config, rules, infos, count: 0, old: BTreeSet::new() };
     visit_cluster_scoped(&mut list.items, &mut change).map_err(Failure::sdk)?;
     visit_namespaced(&mut list.items, &mut change);
     let Change { infos: mut results, count, old, .. } = change;
@@ -116,11 +149,11 @@ fn visit_cluster_scoped(items: &mut [Resource], change: &mut Change<'_>) -> Resu
             // As in the original: metadata that is no mapping stays as it is.
             let _ = object::set_string(item.node_mut(), &["metadata", "name"], &name);
         } else if object.is_gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition") {
-            if converts_by_service(object) {
+            if change.rules != Rules::Newest || converts_by_service(object) {
                 visit_service(item.node_mut(), &CONVERSION_SERVICE, change)?;
             }
         } else if object.is_gvk("apiregistration.k8s.io", "v1", "APIService") {
-            if names_service(object, &API_SERVICE) {
+            if change.rules != Rules::Newest || names_service(object, &API_SERVICE) {
                 visit_service(item.node_mut(), &API_SERVICE, change)?;
             }
         } else if matches!(object.kind(), "ClusterRoleBinding" | "RoleBinding") {

@@ -66,6 +66,15 @@ pub(crate) struct Runtimes {
     /// A function-runner that runs what is not built in (HOST:PORT).
     #[arg(long, value_name = "ADDRESS", help_heading = "Loggia")]
     pub(crate) runner: Option<String>,
+    /// The authorities (PEM) that a function-runner's certificate must come from; with it, TLS is spoken.
+    #[arg(long, value_name = "FILE", requires = "runner", help_heading = "Loggia")]
+    pub(crate) runner_ca: Option<PathBuf>,
+    /// The certificate (PEM) to show to a function-runner.
+    #[arg(long, value_name = "FILE", requires_all = ["runner_ca", "runner_key"], help_heading = "Loggia")]
+    pub(crate) runner_cert: Option<PathBuf>,
+    /// The key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "runner_cert", help_heading = "Loggia")]
+    pub(crate) runner_key: Option<PathBuf>,
     /// Who runs functions, in the order they are asked.
     #[arg(long, value_delimiter = ',', default_value = "builtin,exec,grpc", help_heading = "Loggia")]
     pub(crate) runtimes: Vec<RuntimeName>,

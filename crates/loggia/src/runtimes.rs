@@ -1,7 +1,7 @@
 //! The runtimes that flags ask for.
 
 use loggia_render::guard::Guard;
-use loggia_render::{Builtin, Exec, Grpc, Multi};
+use loggia_render::{Builtin, ClientFiles, Exec, Grpc, Multi, TlsError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{RuntimeName, Runtimes};
@@ -12,18 +12,30 @@ pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Multi, Fail
     let mut multi = Multi::default();
     for name in &flags.runtimes {
         match name {
-            RuntimeName::Builtin => multi.push(Builtin::new(Guard::default())),
+            RuntimeName::Builtin => {
+                multi.push(Builtin::new(Guard::default().no_longer_than(flags.timeout)));
+            }
             RuntimeName::Exec => multi.push(Exec::new(allow_exec, flags.timeout)),
             RuntimeName::Grpc => {
                 if let Some(address) = &flags.runner {
-                    let grpc = Grpc::new(address, flags.max_message_size, Some(flags.timeout))
-                        .map_err(|error| format!("--runner: {error}"))?;
-                    multi.push(grpc);
+                    multi.push(runner(address, flags)?);
                 }
             }
         }
     }
     Ok(multi)
+}
+
+fn runner(address: &str, flags: &Runtimes) -> Result<Grpc, String> {
+    let (limit, timeout) = (flags.max_message_size, Some(flags.timeout));
+    let Some(ca) = flags.runner_ca.clone() else {
+        return Grpc::new(address, limit, timeout).map_err(|error| format!("--runner: {error}"));
+    };
+    let identity = flags.runner_cert.clone().zip(flags.runner_key.clone());
+    Grpc::over_tls(address, &ClientFiles { ca, identity }, limit, timeout).map_err(|error| match error {
+        TlsError::Address(error) => format!("--runner: {error}"),
+        TlsError::Files(error) => format!("--runner-ca, --runner-cert, --runner-key: {error}"),
+    })
 }
 
 /// One thread is enough: functions of a pipeline run one after another. An interrupt ends what runs, and that is

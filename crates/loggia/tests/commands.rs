@@ -155,6 +155,39 @@ fn the_catalog_is_listed_and_explained() {
 }
 
 #[test]
+fn the_page_about_functions_has_the_catalog_and_its_tags() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(folder.join("../../docs/functions.md")).unwrap();
+    let versions = page.split("\n## ").find(|part| part.starts_with("Versions\n")).unwrap();
+    let table = versions.split("| function | tags |\n|---|---|\n").nth(1).unwrap();
+    let written: Vec<(&str, Vec<&str>)> = table
+        .lines()
+        .map_while(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+        .map(|(name, tags)| (name, tags.split('`').skip(1).step_by(2).collect()))
+        .collect();
+
+    let listed = loggia(&["fn", "list", "--output-format", "json"], folder, "");
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    let listed: Vec<(&str, Vec<&str>)> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| {
+            let tags = entry["tags"].as_array().unwrap().iter().map(|tag| tag.as_str().unwrap()).collect();
+            (entry["name"].as_str().unwrap(), tags)
+        })
+        .collect();
+    assert_eq!(written, listed);
+
+    for (name, tags) in listed {
+        let manual = loggia(&["fn", "doc", name], folder, "").stdout;
+        assert!(manual.starts_with(&format!("# {name}\n")), "{manual}");
+        assert!(manual.contains("## Config") && manual.contains("## Example"), "{manual}");
+        assert!(manual.ends_with(&format!("Tags: {}\n", tags.join(", "))), "{manual}");
+    }
+}
+
+#[test]
 fn version_help_and_completions_are_there() {
     let package = Package::new(&[]);
     assert_eq!(loggia(&["version"], &package.path, "").stdout, concat!(env!("CARGO_PKG_VERSION"), "\n"));

@@ -420,3 +420,35 @@ fn the_package_context_is_reachable_as_a_function() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(package.read("package-context.yaml").contains("data:\n  name: app\n"));
 }
+
+#[test]
+fn a_terminal_gets_colours_and_a_live_line() {
+    let package = Package::new(&[("cm.yaml", CM)]);
+    let slow = package.program("slow", "sleep 0.7; exec cat");
+    package.write("Kptfile", &kptfile(&[&slow], &[]));
+
+    let plain = package.render(&[]);
+    assert_eq!(plain.code, 0, "{}", plain.stderr);
+    assert!(!plain.stderr.contains('\u{1b}') && !plain.stderr.contains('…'), "{:?}", plain.stderr);
+
+    let shown = on_a_terminal(&package, "");
+    assert!(shown.contains("\u{1b}[33m[RUNNING]\u{1b}[0m"), "{shown:?}");
+    assert!(shown.contains("\u{1b}[32m[PASS]\u{1b}[0m"), "{shown:?}");
+    // The line is drawn over and over, and is gone before the next one that stays.
+    assert!(shown.matches("\r\u{1b}[2K  … slow 0.").count() > 1, "{shown:?}");
+    assert!(shown.contains("\r\u{1b}[2K\u{1b}[32m[PASS]"), "{shown:?}");
+
+    let uncoloured = on_a_terminal(&package, "NO_COLOR=1");
+    assert!(uncoloured.contains("[PASS]") && !uncoloured.contains("\u{1b}[3"), "{uncoloured:?}");
+}
+
+/// What a render writes to a terminal.
+fn on_a_terminal(package: &Package, setting: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_loggia");
+    let line =
+        format!("TERM=xterm {setting} '{program}' fn render '{}' --allow-exec", package.path.display());
+    let arguments = ["--quiet", "--return", "--command", &line, "/dev/null"];
+    let ran = run(Command::new("script").args(arguments), "");
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    ran.stdout
+}

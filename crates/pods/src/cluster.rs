@@ -1,6 +1,7 @@
 //! What is asked of the API server. Every request has a time limit, and says which verb it needs.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{
@@ -10,13 +11,17 @@ use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams,
     PostParams, Preconditions,
 };
+use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::Observer;
+use crate::count::Counting;
 use crate::diagnosis::{self, Diagnosis};
 use crate::names::RECLAIM_AFTER;
+use crate::observe::Unobserved;
 
 /// How long the API server may take to answer.
 const ANSWER_TIME: Duration = Duration::from_secs(15);
@@ -54,8 +59,11 @@ pub enum ConnectError {
 }
 
 /// A client for the cluster that this file names, or else the surroundings: `KUBECONFIG`, the pod's service
-/// account, the user's own configuration. Nothing is sent yet.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+/// account, the user's own configuration. Nothing is sent yet; what will be is told to an observer.
+pub async fn connect(
+    kubeconfig: Option<&Path>,
+    observer: Option<Arc<dyn Observer>>,
+) -> Result<Client, ConnectError> {
     let named = kubeconfig.is_some() || std::env::var_os("KUBECONFIG").is_some();
     let mut config = match kubeconfig {
         Some(file) => {
@@ -69,7 +77,8 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
         },
     };
     config.read_timeout = Some(READ_TIME);
-    Ok(Client::try_from(config)?)
+    let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
+    Ok(ClientBuilder::try_from(config)?.with_layer(&Counting(observer)).build())
 }
 
 /// Why the API server did not do it.

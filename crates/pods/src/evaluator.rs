@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Endpoints;
 use kube::Api;
-use loggia_evaluator::{Answer, Call, CallError, Error, Evaluation, Evaluator};
+use loggia_evaluator::{Answer, Call, CallError, Error, Evaluation, Evaluator, context};
 use loggia_registry::{Images, Reference, with_default_prefix};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Status};
 use tracing::{debug, info, warn};
 
-use crate::Settings;
 use crate::cluster::Cluster;
 use crate::functions::{Functions, default_limits};
 use crate::names::IMAGE_LABEL;
+use crate::observe::Unobserved;
 use crate::pool::state::{Refusal, Settings as PoolSettings, State};
 use crate::pool::task::{Message, Task};
 use crate::pool::{Image, Permit, Pool, PoolError, Retry};
@@ -26,9 +26,13 @@ use crate::settings::PodAddress;
 use crate::start::Starter;
 use crate::templates::{ReadError, Templates};
 use crate::watch::{End, Subject, Trouble, follow};
+use crate::{Observer, Settings, Snapshot};
 
 /// How long the start waits for the template, so that a wrong one is told at once.
 const TEMPLATE_TIME: Duration = Duration::from_millis(500);
+
+/// How long somebody who only looks waits for the pool.
+const SNAPSHOT_TIME: Duration = Duration::from_secs(1);
 
 /// How many functions are warmed up at once.
 const WARM_AT_ONCE: usize = 4;
@@ -57,7 +61,13 @@ pub struct StartError(String);
 impl PodEvaluator {
     /// Starts the pool. What the cluster has is adopted, and what is to be warm is warmed, after this
     /// returns.
-    pub async fn start(client: kube::Client, images: Images, settings: Settings) -> Result<Self, StartError> {
+    pub async fn start(
+        client: kube::Client,
+        images: Images,
+        settings: Settings,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Self, StartError> {
+        let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
         let settings = Arc::new(settings);
         let cluster = Cluster::new(&client, &settings.namespace, &settings.manager_namespace);
         let templates =
@@ -82,6 +92,7 @@ impl PodEvaluator {
             functions: functions.subscribe(),
             trouble: trouble.clone(),
             refused: Default::default(),
+            observer,
         };
         let pool_settings = PoolSettings {
             patience: settings.ready_timeout,
@@ -159,6 +170,11 @@ impl PodEvaluator {
         }
     }
 
+    /// The pool as it is now; nothing if it does not answer at once.
+    pub async fn snapshot(&self) -> Option<Snapshot> {
+        timeout(SNAPSHOT_TIME, self.pool.snapshot()).await.ok().flatten()
+    }
+
     async fn run(&self, call: &Call) -> Result<Answer, Error> {
         let requested = match &self.image_prefix {
             Some(prefix) => with_default_prefix(prefix, &call.image),
@@ -176,22 +192,28 @@ impl PodEvaluator {
             tries += 1;
             let permit = self.permit(call, &image, &requested).await?;
             let waited = begin.elapsed();
+            context::note(|noted| {
+                noted.queued = Some(waited);
+                noted.pod = Some(Arc::clone(&permit.pod));
+            });
             let left = call.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let sent = Instant::now();
             let outcome = tokio::select! {
                 outcome = permit.client.call(&call.image, call.resource_list.clone(), left) => outcome,
                 () = permit.abandoned() => {
                     Err(CallError::Broken(Status::unavailable("the pod does not answer any more")))
                 }
             };
+            context::note(|noted| noted.called = Some(sent.elapsed()));
             let pod = &permit.pod;
             let status = match outcome {
                 Ok(answer) => {
                     info!(pod = %pod, ?waited, took = ?begin.elapsed(), "evaluating {} in pod", call.image);
                     return Ok(answer);
                 }
-                Err(CallError::NotSent(status)) if tries < MOST_TRIES => {
+                Err(CallError::NotSent(_)) if tries < MOST_TRIES => {
                     permit.broken();
-                    debug!(pod = %pod, %status, "The call did not reach the pod: another one is tried");
+                    debug!(pod = %pod, "The call did not reach the pod: another one is tried");
                     continue;
                 }
                 // The pod is about to leave and took no notice of the call.
@@ -203,7 +225,7 @@ impl PodEvaluator {
                 Err(CallError::Broken(status) | CallError::Final(status)) if !broke && is_cut(&status) => {
                     permit.broken();
                     broke = true;
-                    info!(pod = %pod, %status, "The connection broke during a call: it is made once more");
+                    info!(pod = %pod, "The connection broke during a call: it is made once more");
                     continue;
                 }
                 Err(error) => error.into_status(),

@@ -7,12 +7,14 @@
 mod blueprint;
 mod cache_config;
 mod cluster;
+mod count;
 mod diagnosis;
 mod evaluator;
 #[cfg(test)]
 mod fake;
 mod functions;
 mod names;
+mod observe;
 mod pool;
 mod remove;
 mod roster;
@@ -25,4 +27,5 @@ mod watch;
 
 pub use cluster::{ConnectError, connect};
 pub use evaluator::{PodEvaluator, StartError};
+pub use observe::{FunctionView, InstanceState, InstanceView, Observer, Phase, Snapshot};
 pub use settings::{PodAddress, PodSecurity, Settings};

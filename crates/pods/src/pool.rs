@@ -23,6 +23,7 @@ use tonic::Code;
 
 use self::state::{CallId, InstanceId, Refusal};
 use self::task::Message;
+use crate::Snapshot;
 
 /// The way to the pool. Clones share it; with the last one the pool ends, and its pods stay.
 #[derive(Clone, Debug)]
@@ -133,6 +134,12 @@ impl Pool {
         let answer = answer.await.map_err(|_| PoolError::Closed)?;
         let Endpoint { instance, client, pod, lost } = answer.map_err(PoolError::Refused)?;
         Ok(Permit { client, pod, instance, lost, place })
+    }
+
+    pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Message::Show { reply }).ok()?;
+        answer.await.ok()
     }
 
     /// A way to tell the pool things that does not keep it alive.

@@ -15,12 +15,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tracing::{debug, info};
 
-use crate::Settings;
 use crate::blueprint::{Blueprint, Particulars, note};
 use crate::cluster::Cluster;
 use crate::diagnosis::{self, Diagnosis};
 use crate::functions::{Functions, default_limits};
 use crate::names::{self, IMAGE, PORT, TEMPLATE_HASH};
+use crate::observe::Progress;
 use crate::pool::state::InstanceId;
 use crate::pool::task::Message;
 use crate::pool::{Failure, FailureKind, Image};
@@ -29,6 +29,7 @@ use crate::settings::PodAddress;
 use crate::template::Template;
 use crate::templates::Templates;
 use crate::watch::Trouble;
+use crate::{Observer, Phase, Settings};
 
 /// How long one question to a server that may not be there yet may take.
 const QUESTION_TIME: Duration = Duration::from_millis(500);
@@ -57,6 +58,7 @@ pub(crate) struct Starter {
     /// Why there is no news of pods.
     pub(crate) trouble: Trouble,
     pub(crate) refused: Refused,
+    pub(crate) observer: Arc<dyn Observer>,
 }
 
 /// What this program may do without, and was not allowed. It is said once.
@@ -93,11 +95,13 @@ impl Starter {
     /// the pool to delete.
     pub(crate) async fn start(&self, job: Job) -> Result<Client, Failure> {
         let Job { image, requested, .. } = &job;
+        let mut progress = Progress::new(Arc::clone(&self.observer));
         let metadata = self.images.metadata(requested).await.map_err(|error| Failure {
             kind: if error.may_pass() { FailureKind::Passing } else { FailureKind::Lasting },
             text: format!("unable to get the entrypoint for {requested}: {error}"),
             code: Code::Unknown,
         })?;
+        progress.reached(Phase::Metadata);
         if self.images.needs_pull_secret(requested) {
             let secret = self.images.read_pull_secret().map_err(|error| lasting(error.to_string()))?;
             if let Some(secret) = secret {
@@ -110,7 +114,8 @@ impl Starter {
         let blueprint = self.blueprint(&template, image, requested);
         let hash = blueprint.hash().map_err(|error| lasting(format!("unable to apply the pod: {error}")))?;
         let place = self.create(&job, &blueprint, &metadata, &hash).await?;
-        self.wait(&place, job.latest.clone(), self.settings.ready_timeout).await
+        progress.reached(Phase::Create);
+        self.wait(&place, job.latest.clone(), self.settings.ready_timeout, Some(progress)).await
     }
 
     /// Waits for an instance that somebody else started.
@@ -123,7 +128,7 @@ impl Starter {
         let age = created.map(|time| unix_now() - time.0.as_second()).unwrap_or_default();
         let age = Duration::from_secs(age.max(0).unsigned_abs());
         let left = self.settings.ready_timeout.saturating_sub(age).max(ADOPTION_TIME);
-        self.wait(place, latest, left).await
+        self.wait(place, latest, left, None).await
     }
 
     /// Whether an instance still answers, on a connection of its own: one that is there may lead where no
@@ -247,6 +252,7 @@ impl Starter {
         place: &Place,
         mut latest: watch::Receiver<Option<Arc<Pod>>>,
         patience: Duration,
+        mut progress: Option<Progress>,
     ) -> Result<Client, Failure> {
         let begin = Instant::now();
         let mut seen = false;
@@ -254,6 +260,9 @@ impl Starter {
         let mut no_node_since = None;
         loop {
             let pod = latest.borrow_and_update().clone();
+            if let (Some(progress), Some(pod)) = (&mut progress, &pod) {
+                progress.seen(pod);
+            }
             let wrong = match &pod {
                 Some(pod) => diagnosis::diagnose(pod),
                 None if seen => {
@@ -272,6 +281,9 @@ impl Starter {
             let scheduled =
                 pod.as_ref().and_then(|pod| pod.spec.as_ref()).is_some_and(|spec| spec.node_name.is_some());
             if scheduled && let Some(client) = self.ask(place, pod.as_deref()).await {
+                if let Some(progress) = &mut progress {
+                    progress.reached(Phase::Ready);
+                }
                 return Ok(client);
             }
             if begin.elapsed() >= patience {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION};
-use reqwest::{Method, Response, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
@@ -210,7 +210,8 @@ impl Client {
                 request = request.header(AUTHORIZATION, authorization.header(errand)?);
             }
             debug!(%method, url = shown(&url), "Asking");
-            let response = request.send().await.map_err(|error| failure::of_request(errand, &error))?;
+            let response =
+                self.send(&url, request).await.map_err(|error| failure::of_request(errand, &error))?;
             debug!(status = response.status().as_u16(), "Answered");
             if !response.status().is_redirection() {
                 return Ok(response);
@@ -229,6 +230,19 @@ impl Client {
         }
         let observed = format!("the registry sends us on more than {MAX_REDIRECTS} times");
         Err(Trouble::Final(errand.error(Kind::Malformed, observed, "")))
+    }
+
+    /// Sends one request, and tells of it.
+    async fn send(&self, url: &Url, request: RequestBuilder) -> reqwest::Result<Response> {
+        let begin = Instant::now();
+        let sent = request.send().await;
+        if let Some(observer) = &self.settings.observer {
+            let code = sent.as_ref().ok().map(|response| response.status().as_u16());
+            // Never with a name or a password: what is in front of `@` stays behind.
+            let host = url.authority().rsplit('@').next().unwrap_or_default();
+            observer.asked(host, code, begin.elapsed());
+        }
+        sent
     }
 
     async fn read(

@@ -11,7 +11,7 @@ use crate::cache::{Cache, Lookup, Outcome};
 use crate::docker_config::DockerConfig;
 use crate::error::Step;
 use crate::fetch::Fetcher;
-use crate::{Error, Kind, Metadata, PullSecret, Reference, Settings};
+use crate::{Error, Found, Kind, Metadata, PullSecret, Reference, Settings};
 
 /// How often the file with credentials and the certificates are looked at for the sake of others. What a
 /// fetch uses is always as it is at that time.
@@ -46,7 +46,15 @@ impl Images {
     /// others wait for it. A failure is the answer for a moment only. What a tag stands for may be as old
     /// as [`Settings::ttl`] and one call more: it is renewed behind the caller's back.
     pub async fn metadata(&self, image: &str) -> Result<Arc<Metadata>, Error> {
-        let mut outcome = match self.shared.cache.look_up(image, Instant::now()) {
+        let lookup = self.shared.cache.look_up(image, Instant::now());
+        if let Some(observer) = &self.shared.settings.observer {
+            observer.looked_up(match &lookup {
+                Lookup::Known(_) | Lookup::Failed(_) | Lookup::Doubted(_) => Found::Known,
+                Lookup::Wait(_) => Found::Shared,
+                Lookup::Fetch(..) => Found::Fetched,
+            });
+        }
+        let mut outcome = match lookup {
             Lookup::Known(metadata) => return Ok(metadata),
             Lookup::Failed(error) => return Err(error),
             Lookup::Doubted(metadata) => {

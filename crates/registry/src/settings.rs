@@ -1,9 +1,10 @@
 //! What an installation decides about registries.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Platform;
+use crate::{Observer, Platform};
 
 /// What an [`Images`](crate::Images) is made from. The default asks as anybody would: the certificates of
 /// the system, the credentials of the user who runs the program.
@@ -29,6 +30,8 @@ pub struct Settings {
     pub capacity: usize,
     pub timeouts: Timeouts,
     pub retries: Retries,
+    /// Who is told of requests, if somebody wants to be.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 /// How long things may take.
@@ -76,6 +79,7 @@ impl Default for Settings {
             capacity: 4096,
             timeouts: Timeouts::default(),
             retries: Retries::default(),
+            observer: None,
         }
     }
 }

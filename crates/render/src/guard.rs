@@ -72,6 +72,12 @@ impl Guard {
         Self { memory, timeout, ..self }
     }
 
+    /// The same for at most this long.
+    #[must_use]
+    pub fn no_longer_than(self, timeout: Duration) -> Self {
+        Self { timeout: timeout.min(self.timeout), ..self }
+    }
+
     /// The same with another program, which calls [`enter`] too.
     #[must_use]
     pub fn with_program(self, program: impl Into<PathBuf>) -> Self {
@@ -104,7 +110,8 @@ impl Guard {
         let finished =
             self.processes.run(&command, resource_list, deadline).await.map_err(|error| match error {
                 process::Error::DeadlineExceeded => {
-                    format!("function {name} ran for longer than {}s and was stopped", self.timeout.as_secs())
+                    let timeout = loggia_go::Duration::from(self.timeout);
+                    format!("function {name} ran for longer than {timeout} and was stopped")
                 }
                 error => format!("function {name} could not be run: {error}"),
             })?;
@@ -114,6 +121,8 @@ impl Guard {
             let mebibytes = self.memory >> 20;
             return Err(if stderr.contains("memory allocation of") {
                 format!("function {name} needed more than {mebibytes} MiB of memory and was stopped")
+            } else if stderr.contains("has overflowed its stack") {
+                format!("function {name} was stopped: its program is nested too deeply")
             } else {
                 format!("function {name} was ended by {}: {}", finished.status, stderr.trim())
             });
@@ -139,6 +148,8 @@ pub fn enter() -> Option<ExitCode> {
     if let Err(error) = limited {
         return Some(complain(&format!("cannot set limits: {error}")));
     }
+    // What a program does to its engine is no defect to report: the function's results say what happened.
+    std::panic::set_hook(Box::new(|_| {}));
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || serve(&image));
     Some(match thread.map(std::thread::JoinHandle::join) {
         Ok(Ok(Ok(code))) => code,

@@ -34,6 +34,8 @@ mod words;
 pub use error::{Cause, RenderError};
 pub use eval::{Evaluated, Evaluation};
 pub use image::{DEFAULT_PREFIX, ImageError, check_prefix, resolve, with_prefix};
+pub use loggia_evaluator::connection::TlsError;
+pub use loggia_evaluator::tls::ClientFiles;
 pub use pipeline::StepRecord;
 pub use progress::{Ending, Progress, Quiet};
 pub use render::{Options, Rendered, Renderer};

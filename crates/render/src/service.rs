@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use loggia_evaluator::{Error, Lifecycle, Phase, server};
+use loggia_evaluator::{Error, Lifecycle, Phase, context, server};
 use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -76,7 +76,7 @@ impl PackageService {
         })?;
         let (sender, receiver) = mpsc::unbounded_channel();
         let Self { runtime, options, message_limit, .. } = self.clone();
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(context::carried(async move {
             let (begin, name) = (Instant::now(), flow.name());
             let mut reporter = Reporter::new(sender.clone(), message_limit);
             let handler = TaskHandler { options: &options, runtime: &*runtime };
@@ -98,7 +98,7 @@ impl PackageService {
                 () = sender.closed() => {}
                 () = in_flight.given_up() => {}
             }
-        });
+        }));
         Ok(Response::new(Events { receiver, task, ended: false }))
     }
 }

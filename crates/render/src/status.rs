@@ -46,11 +46,48 @@ pub(crate) fn attribute(resource: &mut Resource) {
     if !resource.api_version().contains(".cnrm.") {
         return;
     }
-    let value = match resource.annotation(BLUEPRINT).map(str::to_owned) {
-        Some(known) if known.split(',').any(|part| part == "krm-fn") => return,
-        Some(known) if !known.is_empty() => format!("{known},krm-fn"),
-        _ => "krm-fn".to_owned(),
-    };
+    let known = resource.annotation(BLUEPRINT).unwrap_or_default();
+    let value = attribution(known);
+    if value == known {
+        return;
+    }
     // A resource that cannot carry annotations is none of Config Connector's.
-    let _ = resource.set_annotation(BLUEPRINT, value);
+    let _ = resource.set_reader_annotation(BLUEPRINT, value);
+}
+
+/// The mark with what is known already: `a,krm-pkg,b` becomes `a,krm-pkg-fn,b`.
+fn attribution(known: &str) -> String {
+    if known.is_empty() {
+        return "krm-fn".to_owned();
+    }
+    if !known.contains("krm-") {
+        return format!("{known},krm-fn");
+    }
+    let mark = |part: &str| match part {
+        part if !part.contains("krm") => part.to_owned(),
+        part => {
+            let groups =
+                ["pkg", "fn", "live"].iter().filter(|group| **group == "fn" || part.contains(**group));
+            groups.fold("krm".to_owned(), |mark, group| format!("{mark}-{group}"))
+        }
+    };
+    known.split(',').map(mark).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_joins_the_marks_that_are_there() {
+        for (known, expected) in [
+            ("", "krm-fn"),
+            ("krm-fn", "krm-fn"),
+            ("cnrm/zone/v0.4.0", "cnrm/zone/v0.4.0,krm-fn"),
+            ("cnrm/zone/v0.4.0,krm-pkg,controller", "cnrm/zone/v0.4.0,krm-pkg-fn,controller"),
+            ("krm-live", "krm-fn-live"),
+        ] {
+            assert_eq!(attribution(known), expected, "{known}");
+        }
+    }
 }

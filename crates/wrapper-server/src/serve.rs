@@ -11,6 +11,7 @@ use loggia_evaluator::process::{self, Command, Environment, Limits, Processes};
 use loggia_evaluator::server::{self, Routes};
 use loggia_go::flag::{Error, FlagSet, Parsed, Syntax, Target};
 use loggia_go::klog;
+use loggia_telemetry::Telemetry;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -31,6 +32,8 @@ struct Config {
     concurrent: usize,
     drain_timeout: Duration,
     command: Vec<String>,
+    /// Where metrics are served.
+    metrics: Option<String>,
 }
 
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
@@ -42,7 +45,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    klog::init(config.verbosity);
+    klog::init(config.verbosity, klog::Format::Text);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(run(config))) {
         Ok(()) => ExitCode::SUCCESS,
@@ -97,11 +100,12 @@ fn configure(arguments: Vec<String>) -> Result<Config, Error> {
         concurrent: usize::try_from(concurrent).ok().filter(|&limit| limit > 0).unwrap_or(8 * cores),
         drain_timeout: drain_timeout.positive().unwrap_or_default(),
         command,
+        metrics: loggia_telemetry::Environment::here().map_err(|error| usage(error.to_string()))?.metrics,
     })
 }
 
 async fn run(config: Config) -> io::Result<()> {
-    let Config { port, verbosity: _, message_limit, concurrent, drain_timeout, command } = config;
+    let Config { port, verbosity: _, message_limit, concurrent, drain_timeout, command, metrics } = config;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let listener = server::listen(port).map_err(|error| {
@@ -121,7 +125,13 @@ async fn run(config: Config) -> io::Result<()> {
     let lifecycle = Lifecycle::default();
     let evaluator = Arc::new(Entrypoint { command, processes: processes.clone() });
     let port = listener.local_addr()?.port();
-    let serving = tokio::spawn(server::serve(listener, Routes::new(evaluator, &lifecycle, message_limit)));
+    let mut routes = Routes::new(evaluator, &lifecycle, message_limit);
+    if let Some(address) = metrics {
+        let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
+        routes = routes.observed_by(Arc::new(telemetry.clone()));
+        show(&address, telemetry).await;
+    }
+    let serving = tokio::spawn(server::serve(listener, routes));
     lifecycle.serve();
     info!("Listening on :{port}");
 
@@ -142,5 +152,13 @@ async fn run(config: Config) -> io::Result<()> {
         () = stop => Ok(()),
         _ = terminate.recv() => std::process::exit(1),
         _ = interrupt.recv() => std::process::exit(1),
+    }
+}
+
+/// Serves metrics. Without them the function still runs, so this is no reason not to start.
+async fn show(address: &str, telemetry: Telemetry) {
+    match loggia_telemetry::http::listen(address).await {
+        Ok(listener) => drop(tokio::spawn(loggia_telemetry::http::serve(listener, telemetry))),
+        Err(error) => warn!("No metrics: listen tcp {address}: {error}"),
     }
 }

@@ -1,20 +1,29 @@
 //! Side by side with the function runner that this one takes the place of, where that was built.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use loggia_e2e::{Cluster, Service, static_program};
+use loggia_e2e::{Cluster, Service, static_program, wrapper_image};
 use serde_json::Value;
 use tonic::Status;
 
 use crate::support::{PATIENCE, World, call, list, name, pod_of, until};
 
-/// The original, or a line that says that it is not there.
-fn original(world: &World, flags: &[&str]) -> Option<Service> {
-    let service = Service::start_original(&world.namespace, &world.runner, flags).unwrap();
-    if service.is_none() {
-        println!("left out: the original function runner was not built");
+/// A program of the original, or a line that says that it is not there.
+fn program(name: &str) -> Option<PathBuf> {
+    let cache = PathBuf::from(std::env::var_os("LOGGIA_CACHE").unwrap_or_default());
+    let program = cache.join("peers/porch").join(name);
+    if !program.exists() {
+        println!("left out: the original was not built (make peers)");
+        return None;
     }
-    service
+    Some(program)
+}
+
+fn original(world: &World) -> Option<Service> {
+    let program = program("server")?;
+    let wrapper = wrapper_image(&world.namespace.cluster).unwrap();
+    Some(Service::start_other(&program, &wrapper, &world.namespace, &world.runner).unwrap())
 }
 
 /// What a caller sees, without the names of pods.
@@ -32,7 +41,7 @@ fn seen(status: &Status) -> (tonic::Code, String) {
 #[tokio::test]
 async fn a_function_that_fails_is_told_as_the_original_tells_it() {
     let Some(world) = World::new("as-original").await else { return };
-    let Some(theirs) = original(&world, &[]) else { return };
+    let Some(theirs) = original(&world) else { return };
     let behaviours = ["exit 3", "results", "die"];
     let mut expected = Vec::new();
     for behave in behaviours {
@@ -66,7 +75,7 @@ async fn a_function_that_fails_is_told_as_the_original_tells_it() {
 #[tokio::test]
 async fn each_uses_the_pods_that_the_other_left() {
     let Some(world) = World::new("handed-over").await else { return };
-    let Some(theirs) = original(&world, &[]) else { return };
+    let Some(theirs) = original(&world) else { return };
     let pod = pod_of(&call(&theirs.address, &world.image, "").await.unwrap());
     drop(theirs);
     // Ours answers from the pod that is there, and has one of its own made for later.
@@ -78,7 +87,7 @@ async fn each_uses_the_pods_that_the_other_left() {
     drop(ours);
     // The original takes over one and deletes what is more.
     world.kubectl(&["delete", "pod", &pod, "--wait=true"]);
-    let theirs = original(&world, &[]).unwrap();
+    let theirs = original(&world).unwrap();
     for _ in 0..3 {
         let answer = call(&theirs.address, &world.image, "").await.unwrap();
         assert_eq!(pod_of(&answer), own, "{}", theirs.log().join("\n"));
@@ -88,11 +97,7 @@ async fn each_uses_the_pods_that_the_other_left() {
 
 #[tokio::test]
 async fn a_call_that_takes_minutes_in_the_original_server_of_a_pod_is_answered() {
-    let cache = std::path::PathBuf::from(std::env::var_os("LOGGIA_CACHE").unwrap_or_default());
-    let program = cache.join("peers/porch/wrapper-server");
-    if Cluster::here().is_none() || !program.exists() {
-        return println!("left out: the original wrapper server was not built");
-    }
+    let (Some(_), Some(program)) = (Cluster::here(), program("wrapper-server")) else { return };
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut server = std::process::Command::new(program)
         .args(["--port", &port.to_string(), "--"])
@@ -159,7 +164,7 @@ fn made_in(world: &World) -> (Value, Value) {
 #[tokio::test]
 async fn pods_and_services_are_made_as_the_original_makes_them() {
     let Some(world) = World::new("made-by-them").await else { return };
-    let Some(theirs) = original(&world, &[]) else { return };
+    let Some(theirs) = original(&world) else { return };
     call(&theirs.address, &world.image, "").await.unwrap();
     let (their_pod, their_service) = made_in(&world);
     let world = World::new("made-by-us").await.unwrap();

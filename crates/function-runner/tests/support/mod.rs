@@ -34,7 +34,8 @@ impl Server {
             .wait_for_line("Listening on :")
             .rsplit(':')
             .next()
-            .and_then(|port| port.parse().ok())
+            // A line of JSON goes on behind it.
+            .and_then(|port| port.trim_end_matches(['"', '}']).parse().ok())
             .expect("a port stands at the end of the line");
         server
     }

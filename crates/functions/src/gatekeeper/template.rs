@@ -223,22 +223,49 @@ fn add_old_builtins(engine: &mut Engine) -> anyhow::Result<()> {
 
 /// A function that calls itself, perhaps by way of others. The engine would follow it until the stack ends.
 fn recursive(rego: &str) -> Option<String> {
+    let rego = without_texts(rego);
     let mut calls: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut current = None;
+    let (mut current, mut depth) = (None, 0_usize);
     for line in rego.lines() {
-        let code = line.split('#').next().unwrap_or_default();
+        let code = line.trim_start();
         let head = code
             .split('(')
             .next()
-            .filter(|head| *head != code && !head.is_empty() && head.chars().all(is_word));
-        if !code.starts_with([' ', '\t', '}']) && !code.is_empty() {
+            .filter(|head| depth == 0 && *head != code && !head.is_empty() && head.chars().all(is_word));
+        if depth == 0 && !code.is_empty() {
             current = head;
         }
+        depth = (depth + code.matches('{').count()).saturating_sub(code.matches('}').count());
         let Some(function) = current else { continue };
         let body = if head.is_some() { code.split_once('(').map_or("", |(_, rest)| rest) } else { code };
         calls.entry(function).or_default().extend(called(body));
     }
     calls.keys().find(|function| reaches(&calls, function)).map(|function| (*function).to_owned())
+}
+
+/// A program without its comments and what is in its strings.
+fn without_texts(rego: &str) -> String {
+    let mut out = String::with_capacity(rego.len());
+    let mut characters = rego.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '#' => {
+                characters.by_ref().find(|character| *character == '\n');
+                out.push('\n');
+            }
+            '`' => drop(characters.by_ref().find(|character| *character == '`')),
+            '"' => {
+                let mut escaped = false;
+                characters.by_ref().find(|character| {
+                    let ends = *character == '"' && !escaped;
+                    escaped = *character == '\\' && !escaped;
+                    ends
+                });
+            }
+            _ => out.push(character),
+        }
+    }
+    out
 }
 
 /// Names in front of an opening bracket.

@@ -10,7 +10,7 @@ const VERSION: &str = "v1alpha1";
 const GROUP: &str = "fn.kpt.dev";
 
 /// The name of the config that a package's context brings along.
-const PACKAGE_CONTEXT: &str = "kptfile.kpt.dev";
+pub(super) const PACKAGE_CONTEXT: &str = "kptfile.kpt.dev";
 
 /// What to do.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! One run of a program: its environment, its limits, what it prints.
 
+use std::any::Any;
 use std::cell::RefCell;
 
 use loggia_yaml::Node;
@@ -48,10 +49,18 @@ pub(super) fn run(input: Input) -> Output {
     let failed = |text: &str| Output { printed: String::new(), items: Err(text.to_owned()) };
     let thread = std::thread::Builder::new().name("starlark".to_owned()).stack_size(STACK);
     match thread.spawn(move || run_here(&input)) {
-        Ok(handle) => {
-            handle.join().unwrap_or_else(|_| failed("the Starlark engine broke down on this program"))
-        }
+        Ok(handle) => handle.join().unwrap_or_else(|panic| failed(&broken_down(&*panic))),
         Err(error) => failed(&format!("no thread for the Starlark engine: {error}")),
+    }
+}
+
+/// The engine gives up by a panic where it gets no more memory.
+fn broken_down(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
+    match text {
+        "out of memory" => "Starlark program needs more memory than it may have".to_owned(),
+        text => format!("the Starlark engine broke down on this program: {text}"),
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) fn odd_list(input: &str, ours: &Answer, theirs: &Answer) -> Option<&'
     } else if ["path:", "index:"].iter().any(|end| is_half_spelled(input, end)) {
         // kyaml adds the other spelling; its host always writes both.
         Some("only one spelling of path or index")
+    } else if ["path: null", "index: null"].iter().any(|end| input.contains(end)) {
+        Some("path or index of null")
     } else if theirs.stderr.contains("node-referrerOriginal") {
         Some("an apiVersion of null")
     } else if !has("items:") && !has("functionConfig:") {
@@ -61,6 +63,14 @@ pub(crate) fn odd_list(input: &str, ours: &Answer, theirs: &Answer) -> Option<&'
     } else {
         crash_only(input, ours, theirs)
     }
+}
+
+/// As [`odd_list`], for functions on a kustomize of 2021.
+pub(crate) fn early_kustomize(input: &str, ours: &Answer, theirs: &Answer) -> Option<&'static str> {
+    if ours.exit_code == 1 && theirs.exit_code == 1 && theirs.stderr.contains("considering field") {
+        return Some("the whole resource is printed behind the message");
+    }
+    odd_list(input, ours, theirs)
 }
 
 /// Whether only comments and styles differ.

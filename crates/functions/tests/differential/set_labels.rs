@@ -1,4 +1,4 @@
-use crate::compare::{Comparison, Level, crash_only};
+use crate::compare::{Comparison, Level, crash_only, early_kustomize};
 use crate::generator::{any, config_map, custom_config, resource_list, seeds};
 use crate::random::Random;
 use crate::tree::{Tree, list, map, raw, text};
@@ -38,6 +38,36 @@ fn set_labels_answers_as_the_original() {
         inputs: "lists",
         level: Level::Text,
         excuse: crash_only,
+    }
+    .run(inputs);
+}
+
+/// As 0.1 wants it: with places of its own, and a kind with another name.
+fn old_config(random: &mut Random) -> Option<Tree> {
+    let mut config = config(random);
+    if let Some(Tree::Map(pairs)) = &mut config
+        && random.one_in(3)
+    {
+        let path = *random.pick(&["spec/labels", "metadata/labels", "spec/containers/labels"]);
+        let spec = map([("path", text(path)), ("create", raw("true"))]);
+        pairs.push((random.pick(&["additionalLabelFields", "fieldSpecs"]).to_string(), list([spec])));
+    }
+    config
+}
+
+#[test]
+fn set_labels_0_1_answers_as_kustomize() {
+    let inputs = seeds().map(|mut random| {
+        let config = old_config(&mut random);
+        resource_list(&mut random, config.as_ref(), any)
+    });
+    Comparison {
+        function: "set-labels",
+        version: "v0.1.5",
+        original: "api-v0.8.11",
+        inputs: "lists",
+        level: Level::Values,
+        excuse: early_kustomize,
     }
     .run(inputs);
 }

@@ -112,6 +112,21 @@ pub(crate) enum Reason {
 
 // === impl Reason ===
 
+impl Reason {
+    /// One word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::NeverReady => "never_ready",
+            Self::Broken => "broken",
+            Self::NotReady => "not_ready",
+            Self::Failed => "failed",
+            Self::Gone => "gone",
+            Self::Outdated => "outdated",
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::state::{CallId, Effect, InstanceId, Reason, Sight};
 use super::{Failure, FailureKind, Limits, Retry};
+use crate::observe::{InstanceState, InstanceView};
 
 /// The shortest time between two notes on how long an instance is wanted, for ordinary times to live.
 const HOLD_STEP: Duration = Duration::from_secs(30);
@@ -253,6 +254,28 @@ impl Instance {
             used: false,
             held_until: None,
             told_until: None,
+        }
+    }
+
+    /// The instance as others may see it.
+    pub(super) fn view(&self, now: Instant) -> InstanceView {
+        let state = match self.stage {
+            Stage::Starting => InstanceState::Starting,
+            Stage::Leaving(_) => InstanceState::Leaving,
+            Stage::Suspect => InstanceState::Unready,
+            Stage::Ready if self.unready_since.is_some() => InstanceState::Unready,
+            Stage::Ready if self.running > 0 => InstanceState::Busy,
+            Stage::Ready => InstanceState::Idle,
+        };
+        InstanceView {
+            pod: None,
+            node: None,
+            state,
+            running: self.running,
+            idle: (self.running == 0).then(|| now.saturating_duration_since(self.idle_since)),
+            age: None,
+            ours: self.ours,
+            outdated: self.outdated,
         }
     }
 

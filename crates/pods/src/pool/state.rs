@@ -12,6 +12,7 @@ pub(crate) use super::event::{CallId, Effect, Event, Found, InstanceId, Reason, 
 use super::function::{Function, Instance, Stage};
 use super::warm_up::WarmUp;
 use super::{Failure, Image, Limits, Retry};
+use crate::observe::{FunctionView, InstanceView, Snapshot};
 
 /// What all functions share.
 #[derive(Clone, Debug)]
@@ -37,6 +38,15 @@ pub(crate) struct State {
     wakes: BinaryHeap<Reverse<(Instant, Image)>>,
     warm_up: WarmUp,
     instances: u64,
+}
+
+/// What is seen of the pool, before the names of pods are known.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    /// Each with the number of its instances, which follow each other in the same order.
+    functions: Vec<(usize, FunctionView)>,
+    pub(crate) instances: Vec<(InstanceId, InstanceView)>,
+    to_warm: usize,
 }
 
 /// Where a call is.
@@ -75,6 +85,26 @@ impl State {
         let function = self.homes.get(&instance).and_then(|image| self.functions.get(image));
         let found = function.and_then(|function| function.instances.iter().find(|one| one.id == instance));
         found.is_none_or(Instance::is_leaving)
+    }
+
+    /// The pool as others may see it.
+    pub(crate) fn snapshot(&self, now: Instant) -> Views {
+        let mut views = Views { to_warm: self.warm_up.waiting(), ..Views::default() };
+        for (image, function) in &self.functions {
+            for instance in &function.instances {
+                views.instances.push((instance.id, instance.view(now)));
+            }
+            views.functions.push((
+                function.instances.len(),
+                FunctionView {
+                    image: image.to_string(),
+                    waiting: function.queue.len(),
+                    instances: Vec::new(),
+                    failure: function.last_failure().map(|failure| failure.text.clone()),
+                },
+            ));
+        }
+        views
     }
 
     /// When the pool wants a [`Event::Tick`].
@@ -401,5 +431,21 @@ impl State {
             function.expire(&limits, self.settings.margin, now);
             self.settle(&image, now, effects);
         }
+    }
+}
+
+// === impl Views ===
+
+impl Views {
+    /// Functions with their instances, in the order of their names.
+    pub(crate) fn finish(self) -> Snapshot {
+        let mut instances = self.instances.into_iter().map(|(_, view)| view);
+        let whole = |(count, function): (usize, FunctionView)| {
+            let instances = instances.by_ref().take(count).collect();
+            FunctionView { instances, ..function }
+        };
+        let mut functions: Vec<_> = self.functions.into_iter().map(whole).collect();
+        functions.sort_by(|one, other| one.image.cmp(&other.image));
+        Snapshot { functions, to_warm: self.to_warm, trouble: None }
     }
 }

@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::state::{CallId, Effect, Event, Found, InstanceId, Refusal, State};
 use super::{Endpoint, Failure, FailureKind, Image, Limits};
+use crate::Snapshot;
 use crate::functions::Functions;
 use crate::roster::{Discovery, Garbage, Meaning, Now, Record, Roster};
 use crate::start::{Job, Place, Starter, unix_now};
@@ -73,6 +74,10 @@ pub(crate) enum Message {
         image: Image,
         pulled: String,
         outcome: Result<Arc<Metadata>, String>,
+    },
+    /// Somebody wants to see the pool.
+    Show {
+        reply: oneshot::Sender<Snapshot>,
     },
     Pods(Box<News<Pod>>),
     Services(Box<News<Service>>),
@@ -179,6 +184,7 @@ impl Task {
                 let meaning = self.roster.endpoints(*news);
                 self.take(meaning);
             }
+            Message::Show { reply } => drop(reply.send(self.snapshot())),
             Message::Pods(news) => {
                 let first = matches!(*news, News::All(_));
                 let meaning = self.read_pods(*news);
@@ -212,6 +218,22 @@ impl Task {
         }
     }
 
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.state.snapshot(Instant::now());
+        for (instance, view) in &mut snapshot.instances {
+            let Some(record) = self.roster.records.get(instance) else { continue };
+            view.pod.clone_from(&record.pod);
+            let latest = record.latest.borrow();
+            let Some(pod) = latest.as_ref() else { continue };
+            view.node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+            view.age =
+                created.map(|created| Duration::from_secs((unix_now() - created).max(0).unsigned_abs()));
+        }
+        let trouble = self.starter.trouble.borrow().clone();
+        Snapshot { trouble, ..snapshot.finish() }
+    }
+
     fn look(&mut self) {
         if self.looked.pods && self.looked.services && !self.looked.enough {
             self.looked_enough();
@@ -238,6 +260,9 @@ impl Task {
                 Err(Arc::new(Failure { kind: FailureKind::Passing, text, code: Code::Unknown }))
             }
             (Ok(client), Some(record)) => {
+                if let Some(begin) = record.begin.take() {
+                    self.starter.observer.started(record.image.as_str(), true, begin.elapsed());
+                }
                 record.client = Some(client);
                 let pod = record.pod.as_deref().unwrap_or_default();
                 info!("New pod {pod} is ready for image {}. ours: {}", record.image, record.ours);
@@ -247,6 +272,9 @@ impl Task {
             (Err(failure), record) => {
                 if let Some(record) = record.filter(|_| failure.kind != FailureKind::Crowded) {
                     warn!("Pod creation failed for image {}: {}", record.image, failure.text);
+                    if let Some(begin) = record.begin.take() {
+                        self.starter.observer.started(record.image.as_str(), false, begin.elapsed());
+                    }
                 }
                 Err(Arc::new(failure))
             }
@@ -371,6 +399,9 @@ impl Task {
             }
             Effect::Delete { instance, why } => {
                 debug!(?instance, %why, "An instance leaves");
+                if let Some(record) = self.roster.records.get(&instance) {
+                    self.starter.observer.left(record.image.as_str(), why.name());
+                }
                 if let Some(thing) = self.roster.condemn(instance, why.to_string(), Instant::now()) {
                     let _ = self.garbage.send(thing);
                 }
@@ -383,7 +414,8 @@ impl Task {
     fn start(&mut self, instance: InstanceId, image: Image, most: usize) {
         info!("Scaling up for image {image}. No idle pods available. Starting a new pod.");
         let requested = self.spellings.get(&image).cloned().unwrap_or_else(|| image.as_str().into());
-        let record = Record::new(image.clone(), Arc::clone(&requested));
+        let mut record = Record::new(image.clone(), Arc::clone(&requested));
+        record.begin = Some(Instant::now());
         let latest = record.latest.subscribe();
         self.roster.add(instance, record);
         let job = Job { instance, image, requested, most, latest, inbox: self.inbox.clone() };

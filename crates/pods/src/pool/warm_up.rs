@@ -44,6 +44,11 @@ impl WarmUp {
         self.starting.len() < before
     }
 
+    /// How many functions wait for their turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.wanted.len()
+    }
+
     /// Nothing is left to be warmed up.
     pub(super) fn is_over(&self) -> bool {
         self.wanted.is_empty() && self.starting.is_empty()

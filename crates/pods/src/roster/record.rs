@@ -26,6 +26,8 @@ pub(crate) struct Record {
     /// The pod as it was last seen; nothing once it is gone.
     pub(crate) latest: watch::Sender<Option<Arc<Pod>>>,
     pub(crate) client: Option<Client>,
+    /// When its start began, until it is over.
+    pub(crate) begin: Option<Instant>,
     /// Whether the calls that run in it are to be made elsewhere.
     pub(crate) lost: watch::Sender<bool>,
     pub(crate) template_hash: Option<String>,
@@ -61,6 +63,7 @@ impl Record {
             service: None,
             latest: watch::Sender::new(None),
             client: None,
+            begin: None,
             lost: watch::Sender::new(false),
             template_hash: None,
             digest: None,

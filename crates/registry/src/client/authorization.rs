@@ -137,7 +137,7 @@ impl Client {
                 let form = Zeroizing::new(form(&fields));
                 let request = clients.for_url(realm).post(realm.clone());
                 let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
-                let sent = request.body(form.as_bytes().to_vec()).send().await;
+                let sent = self.send(realm, request.body(form.as_bytes().to_vec())).await;
                 sent.map_err(|error| failure::of_request(errand, &error))?
             }
             proof => {

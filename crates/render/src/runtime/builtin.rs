@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use loggia_functions::{Failure, Version, find};
+use loggia_functions::{Failure, find};
 use loggia_krm::ResourceList;
 
 use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError};
@@ -55,9 +55,11 @@ impl FunctionRuntime for Builtin {
             }
             let list = call.list.clone();
             let ended = if self.own_threads {
-                tokio::task::spawn_blocking(move || run_here(version, list)).await.unwrap_or(None)
+                tokio::task::spawn_blocking(move || run_here(list, |list| version.run(list)))
+                    .await
+                    .unwrap_or(None)
             } else {
-                run_here(version, list)
+                run_here(list, |list| version.run(list))
             };
             ended.ok_or_else(|| {
                 let text = format!("KRM function panicked: {image} is built in and met something unforeseen; please report it");
@@ -68,11 +70,26 @@ impl FunctionRuntime for Builtin {
 }
 
 /// `None` if the function panicked.
-fn run_here(version: &'static Version, mut list: ResourceList) -> Option<Outcome> {
-    let ended = catch_unwind(AssertUnwindSafe(|| version.run(&mut list))).ok()?;
+fn run_here(
+    mut list: ResourceList,
+    run: impl FnOnce(&mut ResourceList) -> Result<(), Failure>,
+) -> Option<Outcome> {
+    let ended = catch_unwind(AssertUnwindSafe(|| run(&mut list))).ok()?;
     let (stderr, exit_code) = match ended {
         Ok(()) => (std::mem::take(&mut list.printed), 0),
         Err(Failure { stderr }) => (stderr, 1),
     };
     Some(Outcome { list, stderr, exit_code, said_nothing: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_the_function_and_nothing_else() {
+        assert!(run_here(ResourceList::default(), |_| panic!("unforeseen")).is_none());
+        let after = run_here(ResourceList::default(), |_| Ok(())).map(|outcome| outcome.exit_code);
+        assert_eq!(after, Some(0));
+    }
 }

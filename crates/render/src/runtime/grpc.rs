@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use loggia_evaluator::Client;
-use loggia_evaluator::connection::AddressError;
+use loggia_evaluator::connection::{AddressError, Connection, TlsError};
+use loggia_evaluator::tls::ClientFiles;
 use loggia_evaluator::wire::details::{self, EvaluationError, evaluation_error::Kind};
 use loggia_go::quote;
 use loggia_krm::{FieldRef, FileRef, ResourceList, ResourceRef, ResultItem, Results, Severity};
@@ -30,6 +31,20 @@ impl Grpc {
     /// If that is no address.
     pub fn new(address: &str, message_limit: usize, timeout: Option<Duration>) -> Result<Self, AddressError> {
         let client = Client::new(address, message_limit)?;
+        Ok(Self { client, address: address.to_owned(), timeout })
+    }
+
+    /// The same over TLS.
+    ///
+    /// # Errors
+    /// If that is no address, or the files cannot be used.
+    pub fn over_tls(
+        address: &str,
+        files: &ClientFiles,
+        message_limit: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Self, TlsError> {
+        let client = Client::over(Connection::over_tls(address, files)?, message_limit);
         Ok(Self { client, address: address.to_owned(), timeout })
     }
 }

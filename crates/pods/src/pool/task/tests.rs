@@ -15,6 +15,7 @@ use super::{Message, Task};
 use crate::Settings;
 use crate::fake::{ApiServer, PodServer};
 use crate::functions::{Functions, default_limits};
+use crate::observe::Unobserved;
 use crate::pool::state::{Refusal, Settings as PoolSettings, State};
 use crate::pool::{Image, Permit, Pool, PoolError, Retry};
 use crate::roster::{Garbage, Roster};
@@ -85,6 +86,7 @@ impl World {
             functions: functions.subscribe(),
             trouble: watch::Sender::new(None),
             refused: Default::default(),
+            observer: Arc::new(Unobserved),
         };
         let pool_settings = PoolSettings {
             patience: Duration::from_secs(1),

@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
+use loggia_bench::{Group, Wanted};
 use loggia_evaluator::server::{Routes, serve};
 use loggia_evaluator::{Answer, Call, Evaluation, Evaluator, Lifecycle};
 use serde_json::{Value, json};
@@ -59,6 +60,10 @@ async fn main() -> anyhow::Result<()> {
     }
     if let [idle, full] = figures[..] {
         println!("a pod costs {:.1} KiB", (full.saturating_sub(idle)) as f64 / PODS as f64);
+        let mut group = Group::new("pool-memory", "Memory of the pool");
+        let values = [("1,000 pods", full as f64 / 1024.0), ("none", idle as f64 / 1024.0)];
+        group.add("resident, pods simulated", "MiB", &values, values[0].1 / values[1].1, Wanted::Nothing);
+        group.finish()?;
     }
     Ok(())
 }

@@ -1,0 +1,172 @@
+//! The variables of OpenTelemetry that Porch's manifests set, read as its libraries read them.
+//!
+//! One thing differs: without any of them nothing is exported, where the original would send to `localhost`
+//! for ever.
+
+/// What the variables ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Where metrics are served, as `HOST:PORT`.
+    pub metrics: Option<String>,
+    /// Where traces are sent, if they are.
+    pub traces: Option<Otlp>,
+    /// What was asked for and is not done, for the log.
+    pub warnings: Vec<String>,
+}
+
+/// How traces are sent. Where to, and with which headers, the exporter reads from the variables itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Otlp {
+    /// Over gRPC; otherwise over HTTP.
+    pub grpc: bool,
+    pub service_name: String,
+}
+
+/// A variable that cannot be meant.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}: {reason}")]
+pub struct Refusal {
+    variable: &'static str,
+    reason: String,
+}
+
+const METRICS_EXPORTER: &str = "OTEL_METRICS_EXPORTER";
+const TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
+const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+const TRACES_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+const PROMETHEUS_HOST: &str = "OTEL_EXPORTER_PROMETHEUS_HOST";
+const PROMETHEUS_PORT: &str = "OTEL_EXPORTER_PROMETHEUS_PORT";
+
+// === impl Environment ===
+
+impl Environment {
+    /// Those of this process.
+    pub fn here() -> Result<Self, Refusal> {
+        Self::read(|name| std::env::var(name).ok())
+    }
+
+    fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, Refusal> {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let mut environment = Self::default();
+        if set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return Ok(environment);
+        }
+        match set(METRICS_EXPORTER).as_deref() {
+            None | Some("none") => {}
+            Some("prometheus") => {
+                let host = set(PROMETHEUS_HOST).unwrap_or_else(|| "localhost".to_owned());
+                let port = set(PROMETHEUS_PORT).unwrap_or_else(|| "9464".to_owned());
+                let port: u16 = port.parse().map_err(|_| Refusal {
+                    variable: PROMETHEUS_PORT,
+                    reason: format!("`{port}` is no port"),
+                })?;
+                let host = if host.contains(':') { format!("[{host}]") } else { host };
+                environment.metrics = Some(format!("{host}:{port}"));
+            }
+            Some(other @ ("otlp" | "console")) => environment.warnings.push(format!(
+                "{METRICS_EXPORTER}={other}: metrics are only served, not sent; set it to `prometheus`"
+            )),
+            Some(other) => {
+                let reason = format!("there is no exporter `{other}`; there are prometheus and none");
+                return Err(Refusal { variable: METRICS_EXPORTER, reason });
+            }
+        }
+        let otlp = match set(TRACES_EXPORTER).as_deref() {
+            Some("otlp") => true,
+            // The original would send to `localhost`; without an address nobody means that.
+            None => ENDPOINTS.into_iter().any(|name| set(name).is_some()),
+            Some("none") => false,
+            Some("console") => {
+                let warning = format!("{TRACES_EXPORTER}=console: traces are only sent, not printed");
+                environment.warnings.push(warning);
+                false
+            }
+            Some(other) => {
+                let reason = format!("there is no exporter `{other}`; there are otlp and none");
+                return Err(Refusal { variable: TRACES_EXPORTER, reason });
+            }
+        };
+        if otlp {
+            let grpc = match set(TRACES_PROTOCOL).or_else(|| set(PROTOCOL)).as_deref() {
+                None | Some("http/protobuf") => false,
+                Some("grpc") => true,
+                Some(other) => {
+                    let reason = format!("there is no protocol `{other}`; there are http/protobuf and grpc");
+                    return Err(Refusal { variable: PROTOCOL, reason });
+                }
+            };
+            let service_name = set("OTEL_SERVICE_NAME").unwrap_or_else(|| "function-runner".to_owned());
+            environment.traces = Some(Otlp { grpc, service_name });
+        }
+        Ok(environment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Environment, Refusal> {
+        let find =
+            |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        Environment::read(find)
+    }
+
+    #[test]
+    fn without_variables_nothing_is_exported() {
+        assert_eq!(read(&[]), Ok(Environment::default()));
+        assert_eq!(read(&[("OTEL_METRICS_EXPORTER", "none")]), Ok(Environment::default()));
+        let disabled = [("OTEL_SDK_DISABLED", "TRUE"), ("OTEL_METRICS_EXPORTER", "prometheus")];
+        assert_eq!(read(&disabled), Ok(Environment::default()));
+    }
+
+    #[test]
+    fn metrics_are_served_where_the_variables_say() {
+        let at = |pairs: &[(&str, &str)]| {
+            let mut all = vec![("OTEL_METRICS_EXPORTER", "prometheus")];
+            all.extend(pairs);
+            read(&all).map(|environment| environment.metrics.unwrap())
+        };
+        assert_eq!(at(&[]).unwrap(), "localhost:9464");
+        let pairs = [("OTEL_EXPORTER_PROMETHEUS_HOST", "0.0.0.0"), ("OTEL_EXPORTER_PROMETHEUS_PORT", "99")];
+        assert_eq!(at(&pairs).unwrap(), "0.0.0.0:99");
+        assert_eq!(at(&[("OTEL_EXPORTER_PROMETHEUS_HOST", "::")]).unwrap(), "[::]:9464");
+        let error = at(&[("OTEL_EXPORTER_PROMETHEUS_PORT", "x")]).unwrap_err();
+        assert_eq!(error.to_string(), "OTEL_EXPORTER_PROMETHEUS_PORT: `x` is no port");
+    }
+
+    #[test]
+    fn traces_are_sent_only_where_somebody_said_where_to() {
+        let traces = |pairs: &[(&str, &str)]| read(pairs).map(|environment| environment.traces);
+        assert_eq!(traces(&[("OTEL_SERVICE_NAME", "x")]), Ok(None));
+        assert_eq!(
+            traces(&[("OTEL_TRACES_EXPORTER", "none"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]),
+            Ok(None)
+        );
+        let otlp = |grpc, name: &str| Ok(Some(Otlp { grpc, service_name: name.to_owned() }));
+        assert_eq!(traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]), otlp(false, "function-runner"));
+        let all = [
+            ("OTEL_TRACES_EXPORTER", "otlp"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
+            ("OTEL_SERVICE_NAME", "porch-function-runner"),
+        ];
+        assert_eq!(traces(&all), otlp(true, "porch-function-runner"));
+        for pair in [("OTEL_TRACES_EXPORTER", "zipkin"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")] {
+            let error = traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x"), pair]).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("{}: there is no", pair.0)), "{error}");
+        }
+    }
+
+    #[test]
+    fn exporters_that_do_not_exist_are_refused_and_those_that_we_lack_are_told() {
+        let error = read(&[("OTEL_METRICS_EXPORTER", "statsd")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "OTEL_METRICS_EXPORTER: there is no exporter `statsd`; there are prometheus and none"
+        );
+        let otlp = read(&[("OTEL_METRICS_EXPORTER", "otlp")]).unwrap();
+        assert_eq!((otlp.metrics, otlp.warnings.len()), (None, 1));
+    }
+}

@@ -1,0 +1,123 @@
+//! The port that operators look at: `/metrics`, and for a runner the status page. Everything is read-only.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{debug, warn};
+
+use crate::Telemetry;
+
+/// How many may look at once.
+const MOST_CONNECTIONS: usize = 64;
+
+/// How long a peer may take to ask.
+const HEADER_TIME: Duration = Duration::from_secs(10);
+
+/// How long a connection may last.
+const CONNECTION_TIME: Duration = Duration::from_secs(3600);
+
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[cfg(feature = "runner")]
+const PAGE: &str = include_str!("status.html");
+
+/// What a browser may do with the page: run what is in it, ask this server, and nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+
+type Answer = Response<Full<Bytes>>;
+
+/// Listens at `HOST:PORT`; without a host at all addresses.
+pub async fn listen(address: &str) -> std::io::Result<TcpListener> {
+    match address.strip_prefix(':').map(str::parse) {
+        Some(Ok(port)) => loggia_evaluator::server::listen(port),
+        _ => TcpListener::bind(address).await,
+    }
+}
+
+/// Answers until it is dropped.
+pub async fn serve(listener: TcpListener, telemetry: Telemetry) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(connection(stream, place, telemetry.clone()));
+            }
+            Err(error) => {
+                warn!(%error, "Could not accept a connection for metrics");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, _place: OwnedSemaphorePermit, telemetry: Telemetry) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let telemetry = telemetry.clone();
+        async move { Ok::<_, Infallible>(answer(&telemetry, request.method(), request.uri().path()).await) }
+    });
+    let mut settings = http1::Builder::new();
+    settings.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(16 << 10);
+    let connection = settings.serve_connection(TokioIo::new(stream), service);
+    if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_TIME, connection).await {
+        debug!(%error, "A connection for metrics ended");
+    }
+}
+
+async fn answer(telemetry: &Telemetry, method: &Method, path: &str) -> Answer {
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        let mut refused =
+            page(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "this port is read-only\n".into());
+        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    match path {
+        "/metrics" => page(StatusCode::OK, METRICS_TYPE, telemetry.metrics().await),
+        #[cfg(feature = "runner")]
+        "/status.json" => page(StatusCode::OK, "application/json", telemetry.status().await.to_string()),
+        // For probes where the service speaks TLS, which those of Kubernetes cannot.
+        #[cfg(feature = "runner")]
+        "/healthz" => page(StatusCode::OK, "text/plain", "alive\n".to_owned()),
+        #[cfg(feature = "runner")]
+        "/readyz" => match telemetry.is_serving() {
+            true => page(StatusCode::OK, "text/plain", "serving\n".to_owned()),
+            false => page(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "not serving\n".to_owned()),
+        },
+        #[cfg(feature = "runner")]
+        "/" => page(StatusCode::OK, "text/html; charset=utf-8", PAGE.to_owned()),
+        _ => page(
+            StatusCode::NOT_FOUND,
+            "text/plain",
+            "there is /metrics, and in a function runner also /, /status.json, /healthz and /readyz\n".into(),
+        ),
+    }
+}
+
+fn page(status: StatusCode, kind: &'static str, text: String) -> Answer {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let headers = [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("content-security-policy"), POLICY),
+        (HeaderName::from_static("x-content-type-options"), "nosniff"),
+        (HeaderName::from_static("referrer-policy"), "no-referrer"),
+    ];
+    for (name, value) in headers {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

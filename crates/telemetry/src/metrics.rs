@@ -1,0 +1,107 @@
+//! The metrics that every program has: calls it served, and the process.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use loggia_evaluator::Ended;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tonic::Code;
+
+use crate::process::Process;
+
+/// The bounds of durations in milliseconds, for the names that Porch's dashboards know.
+const MILLISECONDS: [f64; 14] =
+    [0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0];
+
+pub(crate) type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The metrics of every program.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    unsealed: Registry,
+    registry: OnceLock<Registry>,
+    served: Durations<Rpc>,
+}
+
+/// A method and how it ended, in the words of OpenTelemetry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Rpc {
+    rpc_system: &'static str,
+    rpc_service: &'static str,
+    rpc_method: String,
+    rpc_grpc_status_code: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Build {
+    version: &'static str,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    pub(crate) fn new(version: &'static str) -> Self {
+        let mut registry = Registry::default();
+        let build: Family<Build, Gauge> = Family::default();
+        build.get_or_create(&Build { version }).set(1);
+        registry.register("loggia_build_info", "Which version of Loggia runs; the go_* metrics of the program that it replaces have no counterpart", build);
+        registry.register_collector(Box::new(Process));
+        let served = Family::new_with_constructor(milliseconds as fn() -> Histogram);
+        registry.register(
+            "rpc_server_duration_milliseconds",
+            "How long gRPC calls to this program took, by method and status",
+            served.clone(),
+        );
+        Self { unsealed: registry, registry: OnceLock::new(), served }
+    }
+
+    /// Where others add their own, until the metrics are sealed.
+    #[cfg(feature = "runner")]
+    pub(crate) fn registry(&mut self) -> &mut Registry {
+        &mut self.unsealed
+    }
+
+    pub(crate) fn seal(&mut self) {
+        let _ = self.registry.set(std::mem::take(&mut self.unsealed));
+    }
+
+    pub(crate) fn served(&self, call: &Ended<'_>) {
+        let rpc = Rpc::new(call.service, call.method, call.code);
+        self.served.get_or_create(&rpc).observe(in_milliseconds(call.took));
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(registry) = self.registry.get() {
+            // Only a writer could fail, and a string does not.
+            let _ = encode(&mut text, registry);
+        }
+        text
+    }
+}
+
+// === impl Rpc ===
+
+impl Rpc {
+    pub(crate) fn new(service: &'static str, method: &str, code: Code) -> Self {
+        Self {
+            rpc_system: "grpc",
+            rpc_service: service,
+            rpc_method: method.to_owned(),
+            rpc_grpc_status_code: code as i32,
+        }
+    }
+}
+
+pub(crate) fn milliseconds() -> Histogram {
+    Histogram::new(MILLISECONDS)
+}
+
+pub(crate) fn in_milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}

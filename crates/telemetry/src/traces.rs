@@ -1,0 +1,217 @@
+//! Traces: what was measured anyway, sent on as spans to a collector.
+//!
+//! Spans are made when they are over. Only their ids must be known before, so that what happens elsewhere can
+//! name them: [`Telemetry::began`](crate::Telemetry) and [`Observed`](crate::Observed) draw those. Sending happens
+//! on a thread of its own, out of a queue that drops what does not fit: a collector that is slow, wrong or away
+//! costs no call anything.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use loggia_evaluator::context::{Trace, chance};
+use loggia_evaluator::{Ended, code_name};
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanProcessor as _};
+use tokio::runtime::Handle;
+use tonic::Code;
+
+use crate::environment::Otlp;
+use crate::observed::Evaluated;
+
+/// How long the last spans may take to leave when the program ends.
+const LAST_TIME: Duration = Duration::from_secs(2);
+
+/// Sends spans to a collector.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    processor: BatchSpanProcessor,
+    scope: InstrumentationScope,
+}
+
+/// The ids of the spans of one evaluation, drawn before it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Spans {
+    /// Where the evaluation belongs.
+    pub(crate) trace: Trace,
+    evaluation: u64,
+    call: u64,
+}
+
+/// A span to be.
+struct Span {
+    id: u64,
+    parent: Option<u64>,
+    remote: bool,
+    kind: SpanKind,
+    name: String,
+    begin: SystemTime,
+    took: Duration,
+    code: Code,
+    attributes: Vec<KeyValue>,
+}
+
+/// The HTTP client of the exporter. Its thread knows no runtime, so requests go to ours.
+#[derive(Debug)]
+struct Http {
+    client: reqwest::Client,
+    runtime: Handle,
+}
+
+// === impl Traces ===
+
+impl Traces {
+    /// Sends to where the variables of OpenTelemetry say, as the library reads them.
+    pub(crate) fn new(otlp: &Otlp) -> Result<Self, ExporterBuildError> {
+        let exporter = match otlp.grpc {
+            true => SpanExporter::builder().with_tonic().build()?,
+            false => {
+                let http = Http { client: reqwest::Client::new(), runtime: Handle::current() };
+                let builder = SpanExporter::builder().with_http().with_http_client(http);
+                builder.with_protocol(Protocol::HttpBinary).build()?
+            }
+        };
+        let mut processor = BatchSpanProcessor::builder(exporter).build();
+        let resource = Resource::builder().with_service_name(otlp.service_name.clone());
+        processor.set_resource(&resource.build());
+        Ok(Self { processor, scope: InstrumentationScope::builder("loggia").build() })
+    }
+
+    /// Sends what is left. It blocks for a moment.
+    pub(crate) fn stop(&self) {
+        let _ = self.processor.shutdown_with_timeout(LAST_TIME);
+    }
+
+    /// The call of somebody else.
+    pub(crate) fn served(&self, call: &Ended<'_>) {
+        let Some(trace) = call.context.trace().filter(|trace| trace.sampled) else { return };
+        let Ended { service, method, code, took, caller, .. } = *call;
+        let attributes = vec![
+            KeyValue::new("rpc.system", "grpc"),
+            KeyValue::new("rpc.service", service),
+            KeyValue::new("rpc.method", method.to_owned()),
+            KeyValue::new("rpc.grpc.status_code", code as i64),
+            KeyValue::new("loggia.call", call.context.id().to_string()),
+        ];
+        self.send(
+            trace,
+            Span {
+                id: trace.parent,
+                parent: caller,
+                remote: true,
+                kind: SpanKind::Server,
+                name: format!("{service}/{method}"),
+                begin: SystemTime::now() - took,
+                took,
+                code,
+                attributes,
+            },
+        );
+    }
+
+    /// An evaluation, with what is known of its parts.
+    pub(crate) fn evaluated(&self, spans: &Spans, evaluated: &Evaluated) {
+        let Evaluated { at, image, evaluator, code, total, noted, .. } = evaluated;
+        let begin = *at - *total;
+        let attributes =
+            vec![KeyValue::new("loggia.image", image.clone()), KeyValue::new("loggia.evaluator", *evaluator)];
+        let span = |id, parent, kind, name: &str, begin, took, attributes| Span {
+            id,
+            parent: Some(parent),
+            remote: false,
+            kind,
+            name: name.to_owned(),
+            begin,
+            took,
+            code: *code,
+            attributes,
+        };
+        let Spans { trace, evaluation, call } = spans;
+        let (internal, own) = (SpanKind::Internal, *evaluation);
+        let whole = span(own, trace.parent, internal.clone(), "evaluate", begin, *total, attributes);
+        self.send(trace, whole);
+        let queued = noted.queued.unwrap_or_default();
+        if noted.queued.is_some() {
+            let queue = span(chance(), own, internal.clone(), "wait", begin, queued, vec![]);
+            self.send(trace, Span { code: Code::Ok, ..queue });
+        }
+        let Some(called) = noted.called else { return };
+        let begin = begin + queued;
+        let Some(pod) = &noted.pod else {
+            return self.send(trace, span(*call, own, internal, "process", begin, called, vec![]));
+        };
+        let attributes = vec![KeyValue::new("k8s.pod.name", pod.to_string())];
+        self.send(trace, span(*call, own, SpanKind::Client, "pod", begin, called, attributes));
+        // The server in the pod says how long its process ran, and not when: half of the rest is the way there.
+        if let Some(ran) = noted.ran.filter(|ran| *ran <= called) {
+            let begin = begin + (called - ran) / 2;
+            self.send(trace, span(chance(), *call, internal, "process", begin, ran, vec![]));
+        }
+    }
+
+    fn send(&self, trace: &Trace, span: Span) {
+        let Span { id, parent, remote, kind, name, begin, took, code, attributes } = span;
+        self.processor.on_end(SpanData {
+            span_context: SpanContext::new(
+                TraceId::from(trace.id),
+                SpanId::from(id),
+                TraceFlags::SAMPLED,
+                false,
+                TraceState::default(),
+            ),
+            parent_span_id: parent.map_or(SpanId::INVALID, SpanId::from),
+            parent_span_is_remote: remote && parent.is_some(),
+            span_kind: kind,
+            name: name.into(),
+            start_time: begin,
+            end_time: begin + took,
+            attributes,
+            dropped_attributes_count: 0,
+            events: Default::default(),
+            links: Default::default(),
+            status: match code {
+                Code::Ok => Status::Unset,
+                code => Status::error(code_name(code)),
+            },
+            instrumentation_scope: self.scope.clone(),
+        });
+    }
+}
+
+// === impl Spans ===
+
+impl Spans {
+    /// Ids for an evaluation at this place of a trace, if it is to be recorded.
+    pub(crate) fn at(trace: &Trace) -> Option<Self> {
+        trace.sampled.then(|| Self { trace: trace.clone(), evaluation: chance(), call: chance() })
+    }
+
+    /// The place of whatever the function is told by.
+    pub(crate) fn inside(&self) -> Trace {
+        Trace { parent: self.call, ..self.trace.clone() }
+    }
+}
+
+// === impl Http ===
+
+#[tonic::async_trait]
+impl HttpClient for Http {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let client = self.client.clone();
+        let sent = self.runtime.spawn(async move {
+            let answer = client.execute(request.try_into()?).await?;
+            let (status, headers) = (answer.status(), answer.headers().clone());
+            let mut response = Response::new(answer.bytes().await?);
+            *response.status_mut() = status;
+            *response.headers_mut() = headers;
+            Ok::<_, reqwest::Error>(response)
+        });
+        Ok(sent.await??)
+    }
+}

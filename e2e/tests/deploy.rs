@@ -1,0 +1,211 @@
+//! `deploy/`, applied as a user would: rendered by Loggia, run from the release images, reached by its Service's name.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use loggia_e2e::{Cluster, function_image};
+use loggia_evaluator::Client;
+
+const SYSTEM: &str = "porch-system";
+const FUNCTIONS: &str = "porch-fn-system";
+const ADDRESS: &str = "function-runner.porch-system.svc.cluster.local:9445";
+const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  \
+                    metadata:\n    name: from-a-test\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shipped_manifests_run_and_are_restarted_without_a_lost_call() {
+    let Some(cluster) = Cluster::here() else { return };
+    // The namespaces have fixed names, so only one such installation can be there.
+    let alone = cluster.namespace_alone("deploy").await.unwrap();
+    let installation = Installation::apply(&cluster);
+    installation.await_rollout();
+    let image = cluster.registry().push(&function_image("echo-function").unwrap(), "deploy-echo:v1").unwrap();
+
+    let client = Client::new(ADDRESS, 6 << 20).unwrap();
+    let answer = evaluate(&client, &image).await.unwrap();
+    assert_eq!(answer, LIST, "a function in a pod answers");
+    let pods = installation.kubectl(&["get", "pods", "-n", FUNCTIONS, "-o", "name"]);
+    assert_eq!(pods.lines().count(), 1, "{pods}");
+    let answer = evaluate(&client, "no-op").await.unwrap();
+    assert!(answer.contains("from-a-test"), "{answer}");
+
+    let load = Load::start(&image);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    installation.kubectl(&["rollout", "restart", "deployment/function-runner", "-n", SYSTEM]);
+    tokio::task::block_in_place(|| installation.await_rollout());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (answered, failed) = load.stop().await;
+    assert!(failed.is_empty() && answered > 100, "{answered} answered; {failed:#?}");
+
+    installation.check_rights();
+    installation.check_policies(&image);
+    drop(installation);
+    alone.end().await.unwrap();
+}
+
+/// The manifests on the cluster; gone when this is dropped.
+struct Installation {
+    cluster: Cluster,
+    _folder: tempfile::TempDir,
+}
+
+impl Installation {
+    fn apply(cluster: &Cluster) -> Self {
+        let images = PathBuf::from(std::env::var_os("LOGGIA_IMAGES").expect("make e2e sets LOGGIA_IMAGES"));
+        let registry = cluster.registry();
+        let names = ["function-runner", "wrapper-server"]
+            .map(|name| registry.push_layout(&images.join(name), &format!("{name}:deploy")).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let package = folder.path().join("deploy");
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy"), &package);
+        let kptfile = fs::read_to_string(package.join("Kptfile")).unwrap();
+        let kptfile = kptfile
+            .replace("example.com/loggia/function-runner:v0.1.0", &names[0])
+            .replace("example.com/loggia/wrapper-server:v0.1.0", &names[1]);
+        fs::write(package.join("Kptfile"), kptfile).unwrap();
+        let here = std::env::current_exe().unwrap();
+        let loggia = here.parent().and_then(Path::parent).unwrap().join("loggia");
+        let rendered = Command::new(&loggia).args(["fn", "render"]).arg(&package).output().unwrap();
+        assert!(rendered.status.success(), "{}", String::from_utf8_lossy(&rendered.stderr));
+
+        let installation = Self { cluster: cluster.clone(), _folder: folder };
+        let mut manifests: Vec<_> =
+            fs::read_dir(&package).unwrap().map(|entry| entry.unwrap().path()).collect();
+        manifests.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+        manifests.sort();
+        for manifest in manifests {
+            installation.kubectl(&["apply", "-f", manifest.to_str().unwrap()]);
+        }
+        installation
+    }
+
+    fn await_rollout(&self) {
+        let arguments = ["rollout", "status", "deployment/function-runner", "-n", SYSTEM, "--timeout=180s"];
+        if let Err(error) = self.cluster.kubectl(&arguments) {
+            let pods = self.kubectl(&["describe", "pods", "-n", SYSTEM]);
+            let log =
+                self.cluster.kubectl(&["logs", "-n", SYSTEM, "deployment/function-runner", "--tail=50"]);
+            panic!("{error}\n{pods}\n{log:?}");
+        }
+    }
+
+    /// What the service account must not do is refused.
+    fn check_rights(&self) {
+        let user = format!("--as=system:serviceaccount:{SYSTEM}:porch-fn-runner");
+        for (arguments, namespace) in [
+            (["get", "secrets"], SYSTEM),
+            (["get", "secrets"], FUNCTIONS),
+            (["get", "pods"], SYSTEM),
+            (["get", "pods"], "default"),
+            (["get", "configmaps"], FUNCTIONS),
+            (["get", "nodes"], FUNCTIONS),
+        ] {
+            let tried = self.cluster.kubectl(&[arguments[0], arguments[1], "-n", namespace, &user]);
+            let refused = tried.expect_err(&format!("{arguments:?} in {namespace} is allowed")).to_string();
+            assert!(refused.contains("Forbidden"), "{refused}");
+        }
+        let own = self.cluster.kubectl(&["get", "pods", "-n", FUNCTIONS, &user]);
+        assert!(own.is_ok(), "{own:?}");
+    }
+
+    /// Whoever is not the runner must not reach a function pod, and a function must not reach anybody. The bridge of
+    /// the test cluster does not enforce policies; that is said, and not taken for a success.
+    fn check_policies(&self, image: &str) {
+        let policies = self.kubectl(&["get", "networkpolicies", "-A", "-o", "name"]);
+        assert_eq!(policies.lines().count(), 3, "{policies}");
+        let path = "jsonpath={.items[0].status.podIP}";
+        let address = self.kubectl(&["get", "pods", "-n", FUNCTIONS, "-o", path]);
+        let target = format!("{address}:9446").parse().unwrap();
+        match std::net::TcpStream::connect_timeout(&target, Duration::from_secs(3)) {
+            Ok(_) => println!(
+                "not enforced here: the network of this cluster lets anybody reach the pod of {image}"
+            ),
+            Err(error) => println!("enforced: {error}"),
+        }
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        self.cluster.kubectl(arguments).unwrap()
+    }
+}
+
+impl Drop for Installation {
+    fn drop(&mut self) {
+        for namespace in [SYSTEM, FUNCTIONS] {
+            let _ = self.cluster.kubectl(&[
+                "delete",
+                "namespace",
+                namespace,
+                "--ignore-not-found",
+                "--timeout=120s",
+            ]);
+        }
+    }
+}
+
+/// Callers that go on until they are told to stop, each with a connection of its own.
+struct Load {
+    over: Arc<AtomicBool>,
+    callers: Vec<tokio::task::JoinHandle<(usize, Vec<String>)>>,
+}
+
+impl Load {
+    fn start(image: &str) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let caller = |_| {
+            let (over, image) = (Arc::clone(&over), image.to_owned());
+            tokio::spawn(async move {
+                let client = Client::new(ADDRESS, 6 << 20).unwrap();
+                let (mut answered, mut failed) = (0, Vec::new());
+                while !over.load(Ordering::Relaxed) {
+                    match evaluate(&client, &image).await {
+                        Ok(answer) if answer == LIST => answered += 1,
+                        Ok(answer) => failed.push(answer),
+                        Err(status) => failed.push(status.to_string()),
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                (answered, failed)
+            })
+        };
+        let callers = (0..8).map(caller).collect();
+        Self { over, callers }
+    }
+
+    async fn stop(self) -> (usize, Vec<String>) {
+        self.over.store(true, Ordering::Relaxed);
+        let (mut answered, mut failed) = (0, Vec::new());
+        for caller in self.callers {
+            let (count, errors) = caller.await.unwrap();
+            answered += count;
+            failed.extend(errors);
+        }
+        (answered, failed)
+    }
+}
+
+async fn evaluate(client: &Client, image: &str) -> Result<String, tonic::Status> {
+    let list = Bytes::from_static(LIST.as_bytes());
+    let answer = client.evaluate(image, list, Some(Duration::from_secs(60))).await?;
+    Ok(String::from_utf8_lossy(&answer.resource_list).into_owned())
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
