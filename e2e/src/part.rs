@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
@@ -46,13 +47,25 @@ impl Part {
     fn start_again(&self) -> anyhow::Result<()> {
         self.start()?;
         if self.name == "kube-apiserver" {
-            for part in ["kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"].map(Self::new)
+            for part in ["kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "coredns"]
+                .map(Self::new)
             {
                 part.tell("stop")?;
-                part.start()?;
+                part.start_soon()?;
             }
         }
         Ok(())
+    }
+
+    /// The port of a process that has just ended may be taken a moment longer.
+    fn start_soon(&self) -> anyhow::Result<()> {
+        for _ in 0..10 {
+            if self.start().is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        self.start()
     }
 
     /// The pid, as it is inside the sandbox.

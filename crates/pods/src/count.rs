@@ -66,8 +66,10 @@ fn question(method: &http::Method, uri: &http::Uri) -> (&'static str, &'static s
     let resource = match parts.next() {
         Some("pods") => "pods",
         Some("services") => "services",
+        Some("endpoints") => "endpoints",
         Some("configmaps") => "configmaps",
         Some("podtemplates") => "podtemplates",
+        Some("servicetemplates") => "servicetemplates",
         Some("secrets") => "secrets",
         Some("events") => "events",
         _ => "other",
@@ -102,6 +104,8 @@ mod tests {
         assert_eq!(of("PATCH", &format!("{pods}/a-1?fieldManager=x")), ("patch", "pods"));
         assert_eq!(of("PUT", "/api/v1/namespaces/fns/secrets/s"), ("update", "secrets"));
         assert_eq!(of("DELETE", "/api/v1/namespaces/fns/services/s"), ("delete", "services"));
+        let templates = "/apis/config.porch.kpt.dev/v1alpha1/namespaces/fns/servicetemplates/base";
+        assert_eq!(of("GET", templates), ("get", "servicetemplates"));
         assert_eq!(of("GET", "/version"), ("list", "other"));
         assert_eq!(of("GET", "/api/v1/namespaces/namespaces/pods"), ("list", "pods"));
     }

@@ -5,6 +5,7 @@
 mod errors;
 mod faults;
 mod images;
+mod original;
 mod pool;
 mod queue;
 mod replicas;
