@@ -197,7 +197,9 @@ async fn first_answer(client: &Client, image: &str) -> String {
     loop {
         match evaluate(client, image).await {
             Ok(answer) => return answer,
-            Err(status) if status.message().contains("lookup") && begin.elapsed() < Duration::from_secs(60) => {
+            Err(status)
+                if status.message().contains("lookup") && begin.elapsed() < Duration::from_secs(60) =>
+            {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
             Err(status) => panic!("{status}"),
