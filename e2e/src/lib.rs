@@ -28,6 +28,6 @@ pub use namespace::{Namespace, Runner};
 pub use node::{Ballast, Footprint, Partition};
 pub use part::{Part, Paused, Stopped};
 pub use pod::{address, is_ready, kill_container, logs, pause_pod, wait_for, wait_ready};
-pub use registry::Registry;
+pub use registry::{Registry, content_tag};
 pub use service::{Service, function_image, names_work, push_wrapper, static_program, wrapper_image};
 pub use wire::Wire;

@@ -17,6 +17,14 @@ pub struct Registry {
     pub authority: Option<PathBuf>,
 }
 
+/// A tag for what a file holds. Nodes do not pull a tag that they have, so what changes needs another one.
+pub fn content_tag(file: &Path) -> anyhow::Result<String> {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    std::fs::read(file).with_context(|| file.display().to_string())?.hash(&mut hasher);
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
 impl Registry {
     pub(crate) fn open() -> Self {
         Self { host: "registry.localhost:5000", credentials: None, authority: None }

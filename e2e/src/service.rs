@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use loggia_image::{Config, Entries, Image};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Cluster, Namespace, Runner};
+use crate::{Cluster, Namespace, Runner, content_tag};
 
 /// A program that `make e2e` built without shared libraries.
 pub fn static_program(name: &str) -> PathBuf {
@@ -147,7 +147,8 @@ pub fn wrapper_image(cluster: &Cluster) -> anyhow::Result<String> {
     if let Some(pushed) = &*pushed {
         return Ok(pushed.clone());
     }
-    let name = push_wrapper(cluster, &static_program("wrapper-server"), "wrapper-server:e2e")?;
+    let program = static_program("wrapper-server");
+    let name = push_wrapper(cluster, &program, &format!("wrapper-server:{}", content_tag(&program)?))?;
     Ok(pushed.insert(name).clone())
 }
 

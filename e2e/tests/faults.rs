@@ -91,7 +91,7 @@ async fn with_the_registry_down_a_new_image_cannot_be_pulled_and_with_it_up_it_c
     let Some(cluster) = Cluster::here() else { return };
     let namespace = cluster.namespace_alone("pull").await.unwrap();
     let image = fresh_image();
-    let name = cluster.registry().push(&image, "fresh:1").unwrap();
+    let name = cluster.registry().push(&image, &never_pulled("fresh")).unwrap();
     let stopped = cluster.part("registry").stop().unwrap();
     let pods: Api<Pod> = Api::namespaced(cluster.admin().await.unwrap(), &namespace.name);
     let mut pod = pause_pod("fresh", &Quantity("10m".into())).unwrap();
@@ -107,7 +107,7 @@ async fn the_private_registry_is_trusted_and_wants_the_password() {
     let Some(cluster) = Cluster::here() else { return };
     let namespace = cluster.namespace("private").await.unwrap();
     let registry = cluster.private_registry();
-    let name = registry.push(&fresh_image(), "secret:1").unwrap();
+    let name = registry.push(&fresh_image(), &never_pulled("secret")).unwrap();
     let pods: Api<Pod> = Api::namespaced(cluster.admin().await.unwrap(), &namespace.name);
     let mut pod = pause_pod("stranger", &Quantity("10m".into())).unwrap();
     pod.spec.as_mut().unwrap().containers[0].image = Some(name);
@@ -130,6 +130,12 @@ async fn the_private_registry_is_trusted_and_wants_the_password() {
 }
 
 /// An image that no node has seen.
+/// A name that the node has not seen, also if the cluster is an old one.
+fn never_pulled(name: &str) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    format!("{name}:{}", now.as_nanos())
+}
+
 fn fresh_image() -> Image {
     let static_folder = std::env::var_os("LOGGIA_STATIC").expect("make e2e sets LOGGIA_STATIC");
     let mut entries = Entries::default();

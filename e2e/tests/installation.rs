@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use loggia_e2e::{Cluster, function_image};
+use loggia_e2e::{Cluster, content_tag, function_image};
 use loggia_evaluator::Client;
 
 const SYSTEM: &str = "porch-system";
@@ -61,7 +61,11 @@ impl Installation {
         let images = PathBuf::from(std::env::var_os("LOGGIA_IMAGES").expect("make e2e sets LOGGIA_IMAGES"));
         let registry = cluster.registry();
         let names = ["function-runner", "wrapper-server"]
-            .map(|name| registry.push_layout(&images.join(name), &format!("{name}:deploy")).unwrap());
+            .map(|name| (name, images.join(name)))
+            .map(|(name, layout)| {
+                (format!("{name}:{}", content_tag(&layout.join("index.json")).unwrap()), layout)
+            })
+            .map(|(name, layout)| registry.push_layout(&layout, &name).unwrap());
         let folder = tempfile::tempdir().unwrap();
         let package = folder.path().join("deploy");
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy"), &package);
