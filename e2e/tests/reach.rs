@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, PostParams};
-use loggia_e2e::{Cluster, Namespace, kill_container, logs, wait_for, wait_ready};
+use loggia_e2e::{Cluster, Namespace, content_tag, kill_container, logs, wait_for, wait_ready};
 use loggia_evaluator::Client;
 use loggia_image::{Config, Entries, Image};
 use serde_json::json;
@@ -30,6 +30,11 @@ fn served(function: &Path) -> Image {
     let entrypoint = ["/wrapper-server", "--port", "9446", "--", "/function"].map(String::from).to_vec();
     let config = Config { entrypoint, user: Some("10001:10001".into()), ..Config::default() };
     Image { entries, config, ..Image::default() }
+}
+
+/// A name for an image with the wrapper server of the day in it.
+fn tagged(name: &str) -> String {
+    format!("{name}:{}", content_tag(&program("wrapper-server")).unwrap())
 }
 
 async fn start(namespace: &Namespace, name: &str, image: &str) -> Service {
@@ -77,7 +82,7 @@ async fn evaluate(address: &str, list: &str) -> String {
 async fn a_function_answers_through_its_service_on_the_node_and_by_name_in_another_pod() {
     let Some(cluster) = Cluster::here() else { return };
     let namespace = cluster.namespace("reach").await.unwrap();
-    let image = cluster.registry().push(&served(&program("echo-function")), "echo:1").unwrap();
+    let image = cluster.registry().push(&served(&program("echo-function")), &tagged("reach-echo")).unwrap();
     let service = start(&namespace, "echo", &image).await;
     let address = service.spec.unwrap().cluster_ip.unwrap();
     assert_eq!(evaluate(&format!("{address}:9446"), LIST).await, LIST);
@@ -89,7 +94,7 @@ async fn a_function_answers_through_its_service_on_the_node_and_by_name_in_anoth
     entries.file("/evaluate", &program("examples/evaluate"), Some(0o555)).unwrap();
     entries.text("/list.yaml", LIST, 0o444).unwrap();
     let caller = Image { entries, ..Image::default() };
-    let caller = cluster.registry().push(&caller, "caller:1").unwrap();
+    let caller = cluster.registry().push(&caller, &tagged("reach-caller")).unwrap();
     let pods: Api<Pod> = Api::namespaced(cluster.admin().await.unwrap(), &namespace.name);
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "caller"},
@@ -109,7 +114,7 @@ async fn a_function_answers_through_its_service_on_the_node_and_by_name_in_anoth
 async fn a_killed_container_is_started_again_and_answers() {
     let Some(cluster) = Cluster::here() else { return };
     let namespace = cluster.namespace("killed").await.unwrap();
-    let image = cluster.registry().push(&served(&program("echo-function")), "echo:1").unwrap();
+    let image = cluster.registry().push(&served(&program("echo-function")), &tagged("reach-echo")).unwrap();
     let service = start(&namespace, "echo", &image).await;
     let pods: Api<Pod> = Api::namespaced(cluster.admin().await.unwrap(), &namespace.name);
     kill_container(&pods.get("echo").await.unwrap(), "function").unwrap();
@@ -127,7 +132,7 @@ async fn a_catalog_function_does_its_work_in_a_pod() {
     let folder = std::env::var_os("LOGGIA_CACHE").expect("make e2e sets LOGGIA_CACHE");
     let function = PathBuf::from(folder).join("functions/set-namespace-v0.4.1");
     let namespace = cluster.namespace("catalog").await.unwrap();
-    let image = cluster.registry().push(&served(&function), "set-namespace:v0.4.1").unwrap();
+    let image = cluster.registry().push(&served(&function), &tagged("reach-set-namespace")).unwrap();
     let service = start(&namespace, "set-namespace", &image).await;
     let address = format!("{}:9446", service.spec.unwrap().cluster_ip.unwrap());
     let list = format!(
