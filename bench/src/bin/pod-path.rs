@@ -175,7 +175,7 @@ async fn beside(
 
 impl Side {
     async fn ours(cluster: &Cluster) -> anyhow::Result<Self> {
-        let namespace = cluster.namespace_alone("bench").await?;
+        let namespace = cluster.namespace("bench").await?;
         let runner = namespace.runner().await?;
         let service = Service::start(&namespace, &runner, &["--log-level=0"])?;
         Ok(Self { who: "Loggia", namespace, service, user: runner.user.clone() })
