@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use loggia_evaluator::Client;
 use loggia_evaluator::connection::{AddressError, Connection, TlsError};
 use loggia_evaluator::tls::ClientFiles;
 use loggia_evaluator::wire::details::{self, EvaluationError, evaluation_error::Kind};
+use loggia_evaluator::{Client, code_name};
 use loggia_go::quote;
 use loggia_krm::{FieldRef, FileRef, ResourceList, ResourceRef, ResultItem, Results, Severity};
 use tonic::{Code, Status};
@@ -93,7 +93,7 @@ impl Grpc {
             let exit_code = details.exit_code.unwrap_or(-1);
             return Ok(Outcome { list, stderr: stderr_of(status.message()), exit_code, said_nothing: false });
         }
-        let (code, text) = (go_code(status.code()), status.message());
+        let (code, text) = (code_name(status.code()), status.message());
         let mut text = format!("func eval {} failed: rpc error: code = {code} desc = {text}", quote(image));
         if status.code() == Code::Unavailable {
             text.push_str(&format!("; is a function-runner listening at {}?", self.address));
@@ -142,29 +142,6 @@ fn result_item(result: details::FunctionResult) -> ResultItem {
         }),
         file: (!file_path.is_empty()).then_some(FileRef { path: file_path, index: file_index }),
         tags: tags.into_iter().collect(),
-    }
-}
-
-/// The names that Go prints.
-fn go_code(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "Canceled",
-        Code::Unknown => "Unknown",
-        Code::InvalidArgument => "InvalidArgument",
-        Code::DeadlineExceeded => "DeadlineExceeded",
-        Code::NotFound => "NotFound",
-        Code::AlreadyExists => "AlreadyExists",
-        Code::PermissionDenied => "PermissionDenied",
-        Code::ResourceExhausted => "ResourceExhausted",
-        Code::FailedPrecondition => "FailedPrecondition",
-        Code::Aborted => "Aborted",
-        Code::OutOfRange => "OutOfRange",
-        Code::Unimplemented => "Unimplemented",
-        Code::Internal => "Internal",
-        Code::Unavailable => "Unavailable",
-        Code::DataLoss => "DataLoss",
-        Code::Unauthenticated => "Unauthenticated",
     }
 }
 
