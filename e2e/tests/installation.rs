@@ -195,16 +195,17 @@ impl Load {
     }
 }
 
-/// The first answer; the name of a new Service is not known everywhere at once.
+/// The first answer. A new Service is known to DNS and to the node's packet filter a little after its pods are ready.
 async fn first_answer(client: &Client, image: &str) -> String {
     let begin = Instant::now();
     loop {
         match evaluate(client, image).await {
             Ok(answer) => return answer,
             Err(status)
-                if status.message().contains("lookup") && begin.elapsed() < Duration::from_secs(60) =>
+                if status.message().contains("connection error: dial tcp")
+                    && begin.elapsed() < Duration::from_secs(60) =>
             {
-                tokio::time::sleep(Duration::from_millis(500)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
             Err(status) => panic!("{status}"),
         }
