@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{Api, PostParams};
 use loggia_e2e::{Cluster, Footprint, pause_pod, wait_ready};
 
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 5;
 /// Namespaces that live at the same time; most of a cycle is waiting.
-const BESIDE: usize = 5;
+const BESIDE: usize = 10;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 5)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 10)]
 async fn fifty_namespaces_with_pods_leave_no_mount_interface_cgroup_or_process() {
     let Some(cluster) = Cluster::here() else { return };
     // Others must not come and go meanwhile.

@@ -11,5 +11,6 @@ mod queue;
 mod replicas;
 mod restart;
 mod rights;
+mod soak;
 mod support;
 mod templates;

@@ -1,23 +1,13 @@
 //! `deploy/`, applied as a user would: rendered by Loggia, run from the release images, reached by its Service's name.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
 use loggia_e2e::{Cluster, content_tag, function_image};
-use loggia_evaluator::Client;
 
-const SYSTEM: &str = "porch-system";
-const FUNCTIONS: &str = "porch-fn-system";
-const ADDRESS: &str = "function-runner.porch-system.svc.cluster.local:9445";
-const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  \
-                    metadata:\n    name: from-a-test\n";
+use crate::support::{FUNCTIONS, LIST, Load, SYSTEM, client, evaluate, first_answer, remove};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_manifests_run_and_are_restarted_without_a_lost_call() {
@@ -28,7 +18,7 @@ async fn the_shipped_manifests_run_and_are_restarted_without_a_lost_call() {
     installation.await_rollout();
     let image = cluster.registry().push(&function_image("echo-function").unwrap(), "deploy-echo:v1").unwrap();
 
-    let client = Client::new(ADDRESS, 6 << 20).unwrap();
+    let client = client();
     let answer = first_answer(&client, &image).await;
     assert_eq!(answer, LIST, "a function in a pod answers");
     let pods = installation.kubectl(&["get", "pods", "-n", FUNCTIONS, "-o", "name"]);
@@ -142,80 +132,8 @@ impl Installation {
 
 impl Drop for Installation {
     fn drop(&mut self) {
-        for namespace in [SYSTEM, FUNCTIONS] {
-            let _ = self.cluster.kubectl(&[
-                "delete",
-                "namespace",
-                namespace,
-                "--ignore-not-found",
-                "--timeout=120s",
-            ]);
-        }
+        remove(&self.cluster);
     }
-}
-
-/// Callers that go on until they are told to stop, each with a connection of its own.
-struct Load {
-    over: Arc<AtomicBool>,
-    callers: Vec<tokio::task::JoinHandle<(usize, Vec<String>)>>,
-}
-
-impl Load {
-    fn start(image: &str) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let caller = |_| {
-            let (over, image) = (Arc::clone(&over), image.to_owned());
-            tokio::spawn(async move {
-                let client = Client::new(ADDRESS, 6 << 20).unwrap();
-                let (mut answered, mut failed) = (0, Vec::new());
-                while !over.load(Ordering::Relaxed) {
-                    match evaluate(&client, &image).await {
-                        Ok(answer) if answer == LIST => answered += 1,
-                        Ok(answer) => failed.push(answer),
-                        Err(status) => failed.push(status.to_string()),
-                    }
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                (answered, failed)
-            })
-        };
-        let callers = (0..8).map(caller).collect();
-        Self { over, callers }
-    }
-
-    async fn stop(self) -> (usize, Vec<String>) {
-        self.over.store(true, Ordering::Relaxed);
-        let (mut answered, mut failed) = (0, Vec::new());
-        for caller in self.callers {
-            let (count, errors) = caller.await.unwrap();
-            answered += count;
-            failed.extend(errors);
-        }
-        (answered, failed)
-    }
-}
-
-/// The first answer. A new Service is known to DNS and to the node's packet filter a little after its pods are ready.
-async fn first_answer(client: &Client, image: &str) -> String {
-    let begin = Instant::now();
-    loop {
-        match evaluate(client, image).await {
-            Ok(answer) => return answer,
-            Err(status)
-                if status.message().contains("connection error: dial tcp")
-                    && begin.elapsed() < Duration::from_secs(60) =>
-            {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            Err(status) => panic!("{status}"),
-        }
-    }
-}
-
-async fn evaluate(client: &Client, image: &str) -> Result<String, tonic::Status> {
-    let list = Bytes::from_static(LIST.as_bytes());
-    let answer = client.evaluate(image, list, Some(Duration::from_secs(60))).await?;
-    Ok(String::from_utf8_lossy(&answer.resource_list).into_owned())
 }
 
 fn copy(from: &Path, to: &Path) {
