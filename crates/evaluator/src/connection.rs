@@ -10,14 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tonic::body::Body;
 use tower_service::Service;
+
+use crate::http2::{self, Failed, Incoming, Requests};
 
 /// How long a server may take to accept.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -36,7 +34,7 @@ struct Shared {
     target: Target,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
-    requests: Mutex<Option<SendRequest<Body>>>,
+    requests: Mutex<Option<Requests>>,
 }
 
 /// Who the server must be, and how it is spoken to.
@@ -68,7 +66,7 @@ pub enum Error {
     #[error("{0}: no TLS: {1}")]
     NotTrusted(String, io::Error),
     #[error("the connection broke")]
-    Broken(#[from] hyper::Error),
+    Broken(#[from] h2::Error),
 }
 
 /// What is no `HOST:PORT`.
@@ -159,17 +157,17 @@ impl Service<Request> for Connection {
     fn call(&mut self, request: Request) -> Self::Future {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            let request = match shared.requests().await?.try_send_request(request).await {
+            let request = match shared.requests().await?.send(request).await {
                 Ok(response) => return Ok(response),
                 // A server that is about to leave takes no more on this connection: that request was never
                 // seen by anybody.
-                Err(mut refused) => match refused.take_message() {
-                    Some(request) => request,
-                    None => return Err(refused.into_error().into()),
-                },
+                Err(Failed::NotTaken(request, _)) => *request,
+                Err(Failed::Broken(error)) => return Err(error.into()),
             };
             *shared.requests.lock().await = None;
-            Ok(shared.requests().await?.send_request(request).await?)
+            shared.requests().await?.send(request).await.map_err(|failed| match failed {
+                Failed::NotTaken(_, error) | Failed::Broken(error) => error.into(),
+            })
         })
     }
 }
@@ -178,7 +176,7 @@ impl Service<Request> for Connection {
 
 impl Shared {
     /// The way to send requests, over the connection there is or a new one.
-    async fn requests(&self) -> Result<SendRequest<Body>, Error> {
+    async fn requests(&self) -> Result<Requests, Error> {
         let mut requests = self.requests.lock().await;
         if let Some(requests) = requests.as_ref().filter(|requests| !requests.is_closed()) {
             return Ok(requests.clone());
@@ -189,7 +187,7 @@ impl Shared {
         Ok(requests.insert(fresh).clone())
     }
 
-    async fn connect(&self) -> Result<SendRequest<Body>, Error> {
+    async fn connect(&self) -> Result<Requests, Error> {
         let stream = match &self.target {
             #[cfg(feature = "client")]
             Target::Name(name) => TcpStream::connect(name).await,
@@ -202,19 +200,10 @@ impl Shared {
             let connector = tokio_rustls::TlsConnector::from(Arc::clone(&tls.config));
             let stream = connector.connect(tls.name.clone(), stream).await;
             let stream = stream.map_err(|error| Error::NotTrusted(self.target.to_string(), error))?;
-            return begin(stream).await;
+            return Ok(http2::begin(stream).await?);
         }
-        begin(stream).await
+        Ok(http2::begin(stream).await?)
     }
-}
-
-async fn begin(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<SendRequest<Body>, Error> {
-    let (requests, connection) = settings().handshake(TokioIo::new(stream)).await?;
-    // It ends with the last request and the last clone; an error is told to those who wait.
-    tokio::spawn(connection);
-    Ok(requests)
 }
 
 // === impl Target ===
@@ -230,18 +219,4 @@ impl fmt::Display for Target {
             }
         }
     }
-}
-
-fn settings() -> http2::Builder<TokioExecutor> {
-    let mut settings = http2::Builder::new(TokioExecutor::new());
-    settings
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(2 << 20)
-        .initial_connection_window_size(16 << 20)
-        .max_frame_size(256 << 10)
-        // The status of a function that failed with much to say travels in headers.
-        .max_header_list_size(1 << 20)
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(Duration::from_secs(10));
-    settings
 }

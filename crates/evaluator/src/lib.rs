@@ -14,6 +14,7 @@ mod evaluator;
 #[cfg(feature = "exec")]
 pub mod exec;
 mod health;
+mod http2;
 mod lifecycle;
 pub mod memory;
 mod multi;
