@@ -150,7 +150,8 @@ impl Config {
                 .filter(|address| !address.is_empty())
                 .or_else(|| surroundings.metrics.clone()),
             traces: surroundings.traces.clone(),
-            tls: tls(flags)?,
+            tls: ServerFiles::named(&flags.tls_cert, &flags.tls_key, &flags.client_ca)
+                .map_err(|error| Refusal::Usage(error.to_string()))?,
         })
     }
 }
@@ -160,20 +161,6 @@ fn within<T: TryFrom<i64>>(flag: &str, value: i64, range: RangeInclusive<i64>) -
     let (least, most) = (range.start(), range.end());
     let refusal = || Refusal::Usage(format!("--{flag}: {value} is not a number from {least} to {most}"));
     T::try_from(value).ok().filter(|_| range.contains(&value)).ok_or_else(refusal)
-}
-
-fn tls(flags: &Flags) -> Result<Option<ServerFiles>, Refusal> {
-    let named = |file: &str| Some(PathBuf::from(file)).filter(|_| !file.is_empty());
-    match (named(&flags.tls_cert), named(&flags.tls_key), named(&flags.client_ca)) {
-        (Some(cert), Some(key), client_ca) => Ok(Some(ServerFiles { cert, key, client_ca })),
-        (None, None, None) => Ok(None),
-        (None, None, Some(_)) => Err(Refusal::Usage(
-            "--client-ca: callers show certificates only over TLS; add --tls-cert".to_owned(),
-        )),
-        _ => {
-            Err(Refusal::Usage("--tls-cert and --tls-key belong together; one of them is missing".to_owned()))
-        }
-    }
 }
 
 fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, Refusal> {
