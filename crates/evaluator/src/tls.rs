@@ -203,7 +203,6 @@ impl<F: Files> Kept<F> {
             }
         }
     }
-
 }
 
 impl<F: Files> Clone for Kept<F> {

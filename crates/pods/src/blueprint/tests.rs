@@ -12,6 +12,8 @@ fn blueprint(template: Template) -> Blueprint {
         security: PodSecurity::Baseline,
         resources: Resources::default(),
         pull_secret: None,
+        cluster_domain: "cluster.local".to_owned(),
+        identity: None,
     }
 }
 

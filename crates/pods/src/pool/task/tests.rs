@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
+use loggia_evaluator::tls::ClientTls;
 use loggia_registry::Images;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -62,6 +63,7 @@ fn settings() -> Settings {
         cluster_domain: "cluster.local".to_owned(),
         pull_secret: "auth-secret".to_owned(),
         image_prefix: None,
+        tls: None,
         owner: "us.1".to_owned(),
     }
 }
@@ -86,6 +88,7 @@ impl World {
             functions: functions.subscribe(),
             trouble: watch::Sender::new(None),
             refused: Default::default(),
+            trust: settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone()).unwrap()),
             observer: Arc::new(Unobserved),
         };
         let pool_settings = PoolSettings {
