@@ -13,3 +13,4 @@ mod restart;
 mod rights;
 mod support;
 mod templates;
+mod tls;
