@@ -28,9 +28,8 @@ pub(crate) enum Distrust {
 // === impl Trouble ===
 
 impl Trouble {
-    #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
-    pub(crate) fn of_connection(error: connection::Error) -> Self {
-        let found = match &error {
+    pub(crate) fn of_connection(error: &connection::Error) -> Self {
+        let found = match error {
             connection::Error::NotTrusted(_, error) => of_tls(error),
             _ => None,
         };
@@ -39,8 +38,7 @@ impl Trouble {
 
     /// A server that wants to know its callers says so after this end has done its part. Of what it says, only
     /// the text arrives here.
-    #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
-    pub(crate) fn of_answer(status: Status) -> Self {
+    pub(crate) fn of_answer(status: &Status) -> Self {
         match status.message().split_once("received fatal alert: ") {
             Some((_, alert)) => Self::Distrust(Distrust::By(alert.to_owned())),
             None => Self::Unanswered,

@@ -153,7 +153,10 @@ impl Starter {
             match self.ask(place, pod.as_deref()).await {
                 Answer::Serving(_) => return true,
                 Answer::NotYet => debug!(place.pod, "An instance does not answer"),
-                Answer::Distrust(why) => warn!("pod `{}`: {why}", place.pod),
+                Answer::Distrust(why) => {
+                    warn!("pod `{}`: {why}", place.pod);
+                    return false;
+                }
             }
             sleep(Duration::from_millis(pause)).await;
         }
@@ -352,8 +355,8 @@ impl Starter {
         let Ok(connection) = connection else { return Answer::NotYet };
         let client = Client::over(connection.clone(), *message_limit);
         let question = async {
-            connection.ready().await.map_err(hop::Trouble::of_connection)?;
-            client.is_serving().await.map_err(hop::Trouble::of_answer)
+            connection.ready().await.map_err(|error| hop::Trouble::of_connection(&error))?;
+            client.is_serving().await.map_err(|status| hop::Trouble::of_answer(&status))
         };
         match (timeout(QUESTION_TIME, question).await, tls) {
             (Ok(Ok(true)), _) => Answer::Serving(client),

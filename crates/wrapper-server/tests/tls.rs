@@ -219,6 +219,6 @@ async fn the_programs_that_ship_speak_tls_or_say_that_they_do_not() {
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("this wrapper-server speaks no TLS"), "{stderr}");
     let (resident, size) = (server.memory("VmRSS"), fs::metadata(&full).unwrap().len());
-    assert!(resident <= 6144, "{resident} KiB");
+    assert!(resident <= 4096, "{resident} KiB");
     assert!(size <= 4 << 20, "{size} bytes");
 }

@@ -58,12 +58,10 @@ impl Identity {
         arguments
             .extend(files.into_iter().flat_map(|(flag, file)| [flag.to_owned(), format!("{FOLDER}/{file}")]));
         let program = program_beside(function);
-        for probe in
-            [&mut function.startup_probe, &mut function.readiness_probe, &mut function.liveness_probe]
-        {
-            if let Some(probe) = probe {
-                self.ask_over_tls(probe, &program, name);
-            }
+        let probes =
+            [&mut function.startup_probe, &mut function.readiness_probe, &mut function.liveness_probe];
+        for probe in probes.into_iter().flatten() {
+            self.ask_over_tls(probe, &program, name);
         }
     }
 
