@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loggia_e2e::{address, is_ready};
+use loggia_e2e::{address, is_ready, wrapper_image};
 use loggia_evaluator::Client;
 use loggia_evaluator::connection::Connection;
 use loggia_evaluator::tls::{ClientFiles, ClientTls};
@@ -16,6 +16,7 @@ mod authority;
 
 use self::authority::Authority;
 use crate::support::{PATIENCE, World, call, list, name, pod_of, until};
+use crate::templates::{self, config_map, template};
 
 /// Puts a certificate for the pods of a namespace where they find it.
 fn install(world: &World, secret: &str, authority: &Authority) {
@@ -81,6 +82,41 @@ async fn a_function_answers_over_tls_and_its_pod_says_nothing_in_the_clear_or_to
     let service = world.start(&[&secret, &authority, "--pod-security=restricted"]);
     let third = pod_of(&call(&service.address, &world.image, "").await.unwrap());
     assert!(third != first && third != in_the_clear, "{third}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_rotated_reaches_running_pods_and_the_runner() {
+    let Some(world) = World::new("tls-rotated").await else { return };
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    install(&world, "fn-tls", &old);
+    let trusted = old.file("trusted.crt");
+    std::fs::copy(old.file("ca.crt"), &trusted).unwrap();
+    let [secret, authority] = flags(&trusted, "fn-tls");
+    // A template as people have it, with a probe in it.
+    let probe = "readinessProbe: {exec: {command: [/wrapper-server-tools/grpc-health-probe, -addr, 'localhost:9446']}}";
+    let template = template(&wrapper_image(&world.namespace.cluster).unwrap(), probe);
+    templates::install(&world, "rotated", &template, None);
+    let template = format!("--function-pod-template={}", config_map(&world, "rotated"));
+    let mut service = world.start(&[&secret, &authority, &template]);
+    let first = pod_of(&call(&service.address, &world.image, "").await.unwrap());
+    until("the pod is ready", PATIENCE, async || world.pods().await.iter().all(is_ready)).await;
+
+    install(&world, "fn-tls", &new);
+    std::fs::copy(new.file("ca.crt"), &trusted).unwrap();
+    service.wait_for_line("The certificate changed", PATIENCE).unwrap();
+    let place = format!("{}:9446", address(&world.pods().await[0]).unwrap());
+    let host = format!("x.{}.svc.cluster.local", world.namespace.name);
+    let renewed = async || {
+        let trust = ClientTls::new(ClientFiles { ca: new.file("ca.crt"), identity: None }).unwrap();
+        Connection::to_named(&place, &host, trust).unwrap().ready().await.is_ok()
+    };
+    // The kubelet takes its time to write the files of a volume.
+    until("the pod has the new certificate", 2 * PATIENCE, renewed).await;
+    // What the runner has goes on, and so does one that begins anew.
+    assert_eq!(pod_of(&call(&service.address, &world.image, "").await.unwrap()), first);
+    drop(service);
+    let service = world.start(&[&secret, &authority, &template]);
+    assert_eq!(pod_of(&call(&service.address, &world.image, "").await.unwrap()), first);
 }
 
 #[tokio::test]
