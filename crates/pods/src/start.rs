@@ -304,7 +304,11 @@ impl Starter {
             }
             let scheduled =
                 pod.as_ref().and_then(|pod| pod.spec.as_ref()).is_some_and(|spec| spec.node_name.is_some());
-            match if scheduled { self.ask(place, pod.as_deref()).await } else { Answer::NotYet } {
+            let answer = match scheduled {
+                true => self.ask(place, pod.as_deref()).await,
+                false => Answer::NotYet,
+            };
+            match answer {
                 Answer::Serving(client) => {
                     if let Some(progress) = &mut progress {
                         progress.reached(Phase::Ready);
