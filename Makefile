@@ -43,14 +43,15 @@ deny: ## Licences, advisories, bans and sources of what we depend on, where carg
 
 .PHONY: static
 static: ## The programs that run in an empty image: wrapper-server, and the function of the benchmarks.
-	$(STATIC_BUILD) -p wrapper-server
+	$(STATIC_BUILD) -p wrapper-server --bin wrapper-server-tls
+	$(STATIC_BUILD) -p wrapper-server --no-default-features
 	$(STATIC_BUILD) -p echo-function
 
 .PHONY: images
 images: static ## The release images as OCI layouts in target/images, and what they are made of (SPDX).
 	$(subst --profile wrapper,--release,$(STATIC_BUILD)) -p function-runner
 	$(CARGO) build --locked -q -p loggia-image
-	IMAGE_TOOL=$(TARGET)/debug/loggia-image images/build $(STATIC)/../release/function-runner $(STATIC)/wrapper-server $(TARGET)/images
+	IMAGE_TOOL=$(TARGET)/debug/loggia-image images/build $(STATIC)/../release/function-runner $(STATIC)/wrapper-server $(STATIC)/wrapper-server-tls $(TARGET)/images
 	@for program in function-runner wrapper-server; do images/sbom $$program > $(TARGET)/images/$$program.spdx.json; done
 
 # Whether a cluster can be had here; otherwise the reason.

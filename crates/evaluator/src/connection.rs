@@ -16,6 +16,8 @@ use tonic::body::Body;
 use tower_service::Service;
 
 use crate::http2::{self, Failed, Incoming, Requests};
+#[cfg(feature = "tls")]
+use crate::tls::ClientTls;
 
 /// How long a server may take to accept.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -42,7 +44,7 @@ struct Shared {
 #[derive(Debug)]
 struct Tls {
     name: rustls::pki_types::ServerName<'static>,
-    config: Arc<rustls::ClientConfig>,
+    trust: ClientTls,
     origin: Uri,
 }
 
@@ -103,20 +105,39 @@ impl Connection {
         Self::with(Target::Addresses(addresses))
     }
 
-    /// A connection to `HOST:PORT` over TLS.
+    /// A connection to `HOST:PORT` over TLS, to a server of the name that is looked up.
     #[cfg(all(feature = "client", feature = "tls"))]
     pub fn over_tls(address: &str, files: &crate::tls::ClientFiles) -> Result<Self, TlsError> {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let name = host.trim_start_matches('[').trim_end_matches(']');
+        Ok(Self::to_named(address, name, ClientTls::new(files.clone())?)?)
+    }
+
+    /// A connection to `HOST:PORT` over TLS, to a server whose certificate is for this name.
+    #[cfg(all(feature = "client", feature = "tls"))]
+    pub fn to_named(address: &str, name: &str, trust: ClientTls) -> Result<Self, AddressError> {
         let refused = || AddressError(address.to_owned());
         let authority: http::uri::Authority = address.parse().map_err(|_| refused())?;
         if authority.host().is_empty() || authority.port_u16().is_none() {
-            return Err(refused().into());
+            return Err(refused());
         }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = host.try_into().map_err(|_| refused())?;
+        let name = name.to_owned().try_into().map_err(|_| AddressError(name.to_owned()))?;
         let origin = Uri::try_from(format!("https://{authority}")).map_err(|_| refused())?;
-        let tls = Tls { name, config: Arc::new(files.load()?), origin };
-        let target = Target::Name(address.to_owned());
-        Ok(Self { shared: Arc::new(Shared { target, tls: Some(tls), requests: Mutex::new(None) }) })
+        Ok(Self::with(Target::Name(address.to_owned())).over(Tls { name, trust, origin }))
+    }
+
+    /// The same over TLS, to a server whose certificate is for this name, if it is one.
+    #[cfg(feature = "tls")]
+    pub fn named(self, name: &str, trust: ClientTls) -> Option<Self> {
+        let name = name.to_owned().try_into().ok()?;
+        Some(self.over(Tls { name, trust, origin: Uri::from_static("https://localhost") }))
+    }
+
+    /// The same, of which nothing was sent yet, over TLS.
+    #[cfg(feature = "tls")]
+    fn over(self, tls: Tls) -> Self {
+        let target = self.shared.target.clone();
+        Self { shared: Arc::new(Shared { target, tls: Some(tls), requests: Mutex::new(None) }) }
     }
 
     fn with(target: Target) -> Self {
@@ -197,7 +218,7 @@ impl Shared {
         let _ = stream.set_nodelay(true);
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
-            let connector = tokio_rustls::TlsConnector::from(Arc::clone(&tls.config));
+            let connector = tokio_rustls::TlsConnector::from(tls.trust.config());
             let stream = connector.connect(tls.name.clone(), stream).await;
             let stream = stream.map_err(|error| Error::NotTrusted(self.target.to_string(), error))?;
             return Ok(http2::begin(stream).await?);

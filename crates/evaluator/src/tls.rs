@@ -1,5 +1,6 @@
 //! TLS on both ends of a connection, from files that may be rotated while the program runs.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +15,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -26,8 +27,15 @@ use crate::server::GREETING;
 /// How often files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
+/// How long a peer that was refused may take to leave.
+const FAREWELL_TIME: Duration = Duration::from_secs(1);
+
 /// The versions that are spoken.
-const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
+const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[
+    &rustls::version::TLS13,
+    #[cfg(feature = "tls12")]
+    &rustls::version::TLS12,
+];
 
 /// Where a server's identity is, and whom it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +56,25 @@ pub struct ClientFiles {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// The identity of a server as the files have it. Clones share it.
-#[derive(Clone, Debug)]
-pub struct ServerTls {
-    files: Arc<ServerFiles>,
-    config: Arc<RwLock<Arc<ServerConfig>>>,
+/// What one end of a connection needs, as its files have it. Clones share it.
+pub struct Kept<F: Files> {
+    files: Arc<F>,
+    config: Arc<RwLock<Arc<F::Config>>>,
+}
+
+/// The identity of a server.
+pub type ServerTls = Kept<ServerFiles>;
+
+/// Whom a client trusts, and who it is.
+pub type ClientTls = Kept<ClientFiles>;
+
+/// Files from which one end of a connection is made.
+pub trait Files {
+    type Config;
+
+    fn load(&self) -> Result<Self::Config, Error>;
+
+    fn paths(&self) -> Vec<&Path>;
 }
 
 /// Why files are of no use.
@@ -70,6 +92,15 @@ pub enum Error {
     Authorities { file: PathBuf, reason: String },
 }
 
+/// Names of files that make no identity.
+#[derive(Debug, thiserror::Error)]
+pub enum NamesError {
+    #[error("--client-ca: callers show certificates only over TLS; add --tls-cert")]
+    NothingToCheck,
+    #[error("--tls-cert and --tls-key belong together; one of them is missing")]
+    OneOfTwo,
+}
+
 /// What tells one state of files from another. The inode is part of it because a mounted Secret changes by a
 /// link that points elsewhere.
 type Stamp = Vec<Option<(u64, u64, i64, i64)>>;
@@ -77,6 +108,21 @@ type Stamp = Vec<Option<(u64, u64, i64, i64)>>;
 // === impl ServerFiles ===
 
 impl ServerFiles {
+    /// The files that flags name, of which empty ones name none.
+    pub fn named(cert: &str, key: &str, client_ca: &str) -> Result<Option<Self>, NamesError> {
+        let named = |file: &str| Some(PathBuf::from(file)).filter(|_| !file.is_empty());
+        match (named(cert), named(key), named(client_ca)) {
+            (Some(cert), Some(key), client_ca) => Ok(Some(Self { cert, key, client_ca })),
+            (None, None, None) => Ok(None),
+            (None, None, Some(_)) => Err(NamesError::NothingToCheck),
+            _ => Err(NamesError::OneOfTwo),
+        }
+    }
+}
+
+impl Files for ServerFiles {
+    type Config = ServerConfig;
+
     fn load(&self) -> Result<ServerConfig, Error> {
         let Self { cert, key, client_ca } = self;
         let provider = provider();
@@ -101,30 +147,42 @@ impl ServerFiles {
         Ok(config)
     }
 
-    fn stamp(&self) -> Stamp {
-        let files = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
-        let stamp = |found: fs::Metadata| (found.ino(), found.len(), found.mtime(), found.mtime_nsec());
-        files.into_iter().flatten().map(|file| fs::metadata(file).ok().map(stamp)).collect()
+    fn paths(&self) -> Vec<&Path> {
+        [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(PathBuf::as_path)
+            .collect()
     }
 }
 
-// === impl ServerTls ===
+// === impl Kept ===
 
-impl ServerTls {
+impl<F: Files> Kept<F> {
     /// Reads the files.
-    pub fn new(files: ServerFiles) -> Result<Self, Error> {
+    pub fn new(files: F) -> Result<Self, Error> {
         let config = Arc::new(files.load()?);
         Ok(Self { files: Arc::new(files), config: Arc::new(RwLock::new(config)) })
+    }
+
+    /// What the files held when they were last good.
+    pub(crate) fn config(&self) -> Arc<F::Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn stamp(&self) -> Stamp {
+        let stamp = |found: fs::Metadata| (found.ino(), found.len(), found.mtime(), found.mtime_nsec());
+        self.files.paths().into_iter().map(|file| fs::metadata(file).ok().map(stamp)).collect()
     }
 
     /// Follows the files for as long as the future is polled. New connections get what they hold; one that
     /// cannot be used leaves the last that was good.
     pub async fn follow_changes(self) {
-        let mut loaded = self.files.stamp();
+        let mut loaded = self.stamp();
         let mut complaint = None;
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
-            let stamp = self.files.stamp();
+            let stamp = self.stamp();
             if stamp == loaded {
                 continue;
             }
@@ -145,11 +203,33 @@ impl ServerTls {
             }
         }
     }
+}
 
+impl<F: Files> Clone for Kept<F> {
+    fn clone(&self) -> Self {
+        Self { files: Arc::clone(&self.files), config: Arc::clone(&self.config) }
+    }
+}
+
+impl<F: Files + fmt::Debug> fmt::Debug for Kept<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.files.fmt(f)
+    }
+}
+
+// === impl ServerTls ===
+
+impl ServerTls {
     /// Shakes hands, and waits for the caller to greet.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Greeted> {
-        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
-        let mut stream = TlsAcceptor::from(config).accept(stream).await?;
+        let accepted = TlsAcceptor::from(self.config()).accept(stream).into_fallible().await;
+        let mut stream = match accepted {
+            Ok(stream) => stream,
+            Err((error, stream)) => {
+                part(stream).await;
+                return Err(error);
+            }
+        };
         let mut greeting = [0; GREETING];
         stream.read_exact(&mut greeting).await?;
         Ok(Greeted { greeting, told: 0, stream })
@@ -158,9 +238,10 @@ impl ServerTls {
 
 // === impl ClientFiles ===
 
-impl ClientFiles {
-    #[cfg(feature = "client")]
-    pub(crate) fn load(&self) -> Result<ClientConfig, Error> {
+impl Files for ClientFiles {
+    type Config = ClientConfig;
+
+    fn load(&self) -> Result<ClientConfig, Error> {
         let builder = ClientConfig::builder_with_provider(provider());
         let wrong = |reason: String| Error::Authorities { file: self.ca.clone(), reason };
         let builder = builder.with_protocol_versions(VERSIONS).map_err(|error| wrong(error.to_string()))?;
@@ -175,6 +256,22 @@ impl ClientFiles {
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(config)
     }
+
+    fn paths(&self) -> Vec<&Path> {
+        let identity = self.identity.iter().flat_map(|(cert, key)| [cert, key]);
+        std::iter::once(&self.ca).chain(identity).map(PathBuf::as_path).collect()
+    }
+}
+
+/// Leaves a peer that was refused. If anything of it were left unread, its system would throw away what it was
+/// told, which is why.
+async fn part(mut stream: TcpStream) {
+    let leave = async {
+        let _ = stream.shutdown().await;
+        let mut rest = [0; 512];
+        while matches!(stream.read(&mut rest).await, Ok(1..)) {}
+    };
+    let _ = tokio::time::timeout(FAREWELL_TIME, leave).await;
 }
 
 fn provider() -> Arc<CryptoProvider> {

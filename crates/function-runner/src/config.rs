@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
-use loggia_evaluator::tls::ServerFiles;
-use loggia_pods::{PodAddress, PodSecurity};
+use loggia_evaluator::tls::{ClientFiles, ServerFiles};
+use loggia_pods::{PodAddress, PodSecurity, PodTls};
 use loggia_render::check_prefix;
 use loggia_telemetry::Environment;
 use loggia_telemetry::environment::Otlp;
@@ -150,7 +150,8 @@ impl Config {
                 .filter(|address| !address.is_empty())
                 .or_else(|| surroundings.metrics.clone()),
             traces: surroundings.traces.clone(),
-            tls: tls(flags)?,
+            tls: ServerFiles::named(&flags.tls_cert, &flags.tls_key, &flags.client_ca)
+                .map_err(|error| Refusal::Usage(error.to_string()))?,
         })
     }
 }
@@ -160,20 +161,6 @@ fn within<T: TryFrom<i64>>(flag: &str, value: i64, range: RangeInclusive<i64>) -
     let (least, most) = (range.start(), range.end());
     let refusal = || Refusal::Usage(format!("--{flag}: {value} is not a number from {least} to {most}"));
     T::try_from(value).ok().filter(|_| range.contains(&value)).ok_or_else(refusal)
-}
-
-fn tls(flags: &Flags) -> Result<Option<ServerFiles>, Refusal> {
-    let named = |file: &str| Some(PathBuf::from(file)).filter(|_| !file.is_empty());
-    match (named(&flags.tls_cert), named(&flags.tls_key), named(&flags.client_ca)) {
-        (Some(cert), Some(key), client_ca) => Ok(Some(ServerFiles { cert, key, client_ca })),
-        (None, None, None) => Ok(None),
-        (None, None, Some(_)) => Err(Refusal::Usage(
-            "--client-ca: callers show certificates only over TLS; add --tls-cert".to_owned(),
-        )),
-        _ => {
-            Err(Refusal::Usage("--tls-cert and --tls-key belong together; one of them is missing".to_owned()))
-        }
-    }
 }
 
 fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, Refusal> {
@@ -226,7 +213,12 @@ impl PodConfig {
             cluster_domain,
             max_queue_length,
             max_concurrent_evaluations_per_pod,
+            pod_tls_secret: _,
+            pod_tls_ca: _,
+            pod_tls_cert: _,
+            pod_tls_key: _,
         } = &flags.pods;
+        let tls = pod_tls(&flags.pods)?;
         let cluster = surroundings.in_cluster || surroundings.kubeconfig || !flags.kubeconfig.is_empty();
         let Some(wrapper_image) = surroundings.wrapper_server_image.clone() else {
             if cluster {
@@ -282,11 +274,42 @@ impl PodConfig {
                 .unwrap_or_else(|| "cluster.local".to_owned()),
             pull_secret: registry_auth_secret_name.clone(),
             image_prefix,
+            tls,
             owner: owner(surroundings.host.as_deref()),
         };
         let kubeconfig = named(&flags.kubeconfig).map(PathBuf::from);
         Ok(Some(Self { kubeconfig, registries: registries::settings(&flags.pods), settings }))
     }
+}
+
+/// Pods speak TLS if a Secret is named, and then somebody must say whom to take for a pod.
+fn pod_tls(flags: &PodFlags) -> Result<Option<PodTls>, Refusal> {
+    let PodFlags { pod_tls_secret: secret, pod_tls_ca: ca, pod_tls_cert: cert, pod_tls_key: key, .. } = flags;
+    let usage = |text: String| Err(Refusal::Usage(text));
+    if secret.is_empty() {
+        let named = [("ca", ca), ("cert", cert), ("key", key)].into_iter().find(|(_, file)| !file.is_empty());
+        return match named {
+            None => Ok(None),
+            Some((flag, _)) => usage(format!(
+                "--pod-tls-{flag}: function pods speak TLS only with a certificate; add --pod-tls-secret"
+            )),
+        };
+    }
+    let identity = match (cert.as_str(), key.as_str()) {
+        ("", "") => None,
+        ("", _) | (_, "") => {
+            return usage(
+                "--pod-tls-cert and --pod-tls-key belong together; one of them is missing".to_owned(),
+            );
+        }
+        (cert, key) => Some((cert.into(), key.into())),
+    };
+    if ca.is_empty() {
+        return usage(
+            "--pod-tls-secret: whom to take for a function pod is not known; add --pod-tls-ca".to_owned(),
+        );
+    }
+    Ok(Some(PodTls { secret: secret.clone(), files: ClientFiles { ca: ca.into(), identity } }))
 }
 
 fn choice(flag: &str, value: &str, choices: &str) -> Refusal {
@@ -382,6 +405,27 @@ mod tests {
             ("--pod-security=no", "baseline and restricted"),
         ] {
             assert!(resolve(&[line], &with_wrapper()).unwrap_err().ends_with(choices), "{line}");
+        }
+    }
+
+    #[test]
+    fn function_pods_speak_tls_if_all_that_it_takes_is_named() {
+        let tls = |line: &[&str]| {
+            resolve(line, &with_wrapper()).map(|config| config.pods.and_then(|pods| pods.settings.tls))
+        };
+        assert!(tls(&[]).unwrap().is_none());
+        let one_way = tls(&["--pod-tls-secret=s", "--pod-tls-ca=a"]).unwrap().unwrap();
+        assert_eq!((one_way.secret.as_str(), one_way.files.identity), ("s", None));
+        let both = ["--pod-tls-secret=s", "--pod-tls-ca=a", "--pod-tls-cert=c", "--pod-tls-key=k"];
+        let files = ClientFiles { ca: "a".into(), identity: Some(("c".into(), "k".into())) };
+        assert_eq!(tls(&both).unwrap().unwrap().files, files);
+        for (line, expected) in [
+            (&["--pod-tls-secret=s"][..], "add --pod-tls-ca"),
+            (&["--pod-tls-ca=a"], "add --pod-tls-secret"),
+            (&["--pod-tls-key=k"], "add --pod-tls-secret"),
+            (&["--pod-tls-secret=s", "--pod-tls-ca=a", "--pod-tls-cert=c"], "one of them is missing"),
+        ] {
+            assert!(tls(line).unwrap_err().ends_with(expected), "{line:?}");
         }
     }
 

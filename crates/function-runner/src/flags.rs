@@ -60,6 +60,10 @@ pub(crate) struct PodFlags {
     pub(crate) cluster_domain: String,
     pub(crate) max_queue_length: i64,
     pub(crate) max_concurrent_evaluations_per_pod: i64,
+    pub(crate) pod_tls_secret: String,
+    pub(crate) pod_tls_ca: String,
+    pub(crate) pod_tls_cert: String,
+    pub(crate) pod_tls_key: String,
 }
 
 /// Why the program does not start with this command line.
@@ -138,6 +142,10 @@ impl Default for PodFlags {
             cluster_domain: String::new(),
             max_queue_length: 0,
             max_concurrent_evaluations_per_pod: 0,
+            pod_tls_secret: String::new(),
+            pod_tls_ca: String::new(),
+            pod_tls_cert: String::new(),
+            pod_tls_key: String::new(),
         }
     }
 }
@@ -224,6 +232,10 @@ impl Flags {
             cluster_domain,
             max_queue_length,
             max_concurrent_evaluations_per_pod,
+            pod_tls_secret,
+            pod_tls_ca,
+            pod_tls_cert,
+            pod_tls_key,
         } = pods;
         FlagSet::new("function-runner", Syntax::Go)
             .flag("port", Int(port), "The server port.")
@@ -386,6 +398,19 @@ impl Flags {
                 Int(max_concurrent_evaluations_per_pod),
                 "The most calls that run in one function pod at once; 0 for no limit.",
             )
+            .flag(
+                "pod-tls-secret",
+                Text(pod_tls_secret),
+                "The Secret in the namespace of function pods with tls.crt, tls.key and ca.crt; with it, pods are spoken \
+                 to over TLS alone.",
+            )
+            .flag("pod-tls-ca", Text(pod_tls_ca), "The authorities of function pods, PEM.")
+            .flag(
+                "pod-tls-cert",
+                Text(pod_tls_cert),
+                "The certificate to show to function pods, PEM; with it, they serve nobody without one.",
+            )
+            .flag("pod-tls-key", Text(pod_tls_key), "Its key, PEM.")
     }
 }
 
@@ -436,7 +461,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 40);
+        assert_eq!(listed.len(), 44);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

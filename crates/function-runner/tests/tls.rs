@@ -9,59 +9,14 @@ use std::time::Duration;
 use loggia_evaluator::Client;
 use loggia_evaluator::connection::Connection;
 use loggia_evaluator::tls::ClientFiles;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tonic::Code;
 
+#[path = "support/authority.rs"]
+mod authority;
 mod support;
 
+use authority::Authority;
 use support::{Server, evaluate, eventually, output, program, runner};
-
-/// An authority, and the folder where it puts what it signs.
-struct Authority {
-    folder: tempfile::TempDir,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let certificate = params.self_signed(&key).unwrap();
-        fs::write(folder.path().join("ca.crt"), certificate.pem()).unwrap();
-        Self { folder, issuer: Issuer::new(params, key) }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// A certificate and its key, as `NAME.crt` and `NAME.key`.
-    fn sign(&self, name: &str, purpose: ExtendedKeyUsagePurpose) -> (PathBuf, PathBuf) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
-        params.extended_key_usages = vec![purpose];
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let files = (self.file(&format!("{name}.crt")), self.file(&format!("{name}.key")));
-        // As a mounted Secret changes: whole, by a rename.
-        for (file, text) in [(&files.1, key.serialize_pem()), (&files.0, certificate.pem())] {
-            let fresh = file.with_extension("new");
-            fs::write(&fresh, text).unwrap();
-            fs::rename(&fresh, file).unwrap();
-        }
-        files
-    }
-
-    fn server(&self) -> (PathBuf, PathBuf) {
-        self.sign("server", ExtendedKeyUsagePurpose::ServerAuth)
-    }
-
-    fn client(&self) -> (PathBuf, PathBuf) {
-        self.sign("client", ExtendedKeyUsagePurpose::ClientAuth)
-    }
-}
 
 fn serve(authority: &Authority, more: &[String]) -> Server {
     let (cert, key) = authority.server();

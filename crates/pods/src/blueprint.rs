@@ -12,12 +12,15 @@ use loggia_registry::Metadata;
 use ring::digest::{SHA256, digest};
 
 use crate::names::{
-    CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, OWNER, PORT, RECLAIM_AFTER, TEMPLATE_HASH, TEMPLATE_VERSION,
+    self, CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, OWNER, PORT, RECLAIM_AFTER, TEMPLATE_HASH, TEMPLATE_VERSION,
 };
 use crate::template::{Error, PodSecurity, Template};
 
 #[cfg(test)]
 mod tests;
+mod tls;
+
+pub(crate) use self::tls::Identity;
 
 /// Whom restricted pods run as: the user that images without root know as `nonroot`.
 const NONROOT: i64 = 65_532;
@@ -31,6 +34,10 @@ pub(crate) struct Blueprint {
     pub(crate) security: PodSecurity,
     pub(crate) resources: Resources,
     pub(crate) pull_secret: Option<String>,
+    /// The domain under which the cluster's Services are found.
+    pub(crate) cluster_domain: String,
+    /// Without it, pods serve in the clear.
+    pub(crate) identity: Option<Identity>,
 }
 
 /// The resources of a function's container, where the settings say something about them.
@@ -114,6 +121,9 @@ impl Blueprint {
         }
         if self.security == PodSecurity::Restricted {
             restrict(spec);
+        }
+        if let Some(identity) = &self.identity {
+            identity.prove(spec, &names::host(instance.id, &self.namespace, &self.cluster_domain));
         }
         let function = spec.containers.iter_mut().find(|container| container.name == CONTAINER);
         let function = function.ok_or(Error::NoContainer)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Endpoints;
 use kube::Api;
+use loggia_evaluator::tls::ClientTls;
 use loggia_evaluator::{Answer, Call, CallError, Error, Evaluation, Evaluator, context};
 use loggia_registry::{Images, Reference, with_default_prefix};
 use tokio::sync::{mpsc, watch};
@@ -53,8 +54,12 @@ struct Listener(mpsc::WeakUnboundedSender<Message>);
 
 /// Why there is no pod evaluator.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to generate a base pod template: {0}")]
-pub struct StartError(String);
+pub enum StartError {
+    #[error("failed to generate a base pod template: {0}")]
+    Template(String),
+    #[error("--pod-tls-ca, --pod-tls-cert, --pod-tls-key: {0}")]
+    Tls(#[from] loggia_evaluator::tls::Error),
+}
 
 // === impl PodEvaluator ===
 
@@ -69,11 +74,12 @@ impl PodEvaluator {
     ) -> Result<Self, StartError> {
         let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
         let settings = Arc::new(settings);
+        let trust = settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone())).transpose()?;
         let cluster = Cluster::new(&client, &settings.namespace, &settings.manager_namespace);
         let templates =
             Templates::new(cluster.clone(), settings.template.clone(), settings.wrapper_image.clone());
         match timeout(TEMPLATE_TIME, templates.read()).await {
-            Ok(Err(error @ ReadError::Invalid(_))) => return Err(StartError(error.to_string())),
+            Ok(Err(error @ ReadError::Invalid(_))) => return Err(StartError::Template(error.to_string())),
             Ok(Err(error)) => warn!("{error}; it is asked for again when a pod is made"),
             Ok(Ok(_)) => {}
             Err(_) => warn!("the template of function pods is not known yet: the API server takes its time"),
@@ -92,6 +98,7 @@ impl PodEvaluator {
             functions: functions.subscribe(),
             trouble: trouble.clone(),
             refused: Default::default(),
+            trust: trust.clone(),
             observer,
         };
         let pool_settings = PoolSettings {
@@ -144,6 +151,11 @@ impl PodEvaluator {
                 Functions::follow_changes(Arc::clone(&settings), functions),
                 images.clone().follow_changes(),
                 secrets.follow_changes(&images),
+                async {
+                    if let Some(trust) = trust {
+                        trust.follow_changes().await;
+                    }
+                },
             )
         };
         tokio::spawn(async move {

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use http::{Method, Request, Response};
 use kube::client::Body;
 use loggia_evaluator::server::{Routes, serve};
+use loggia_evaluator::tls::{ServerFiles, ServerTls};
 use loggia_evaluator::{Answer, Call, Evaluation, Evaluator, Lifecycle};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -93,9 +94,15 @@ impl PodServer {
     }
 
     pub(crate) async fn start(address: &str) -> Self {
+        Self::start_with(address, None).await
+    }
+
+    /// One that speaks TLS, if it is told who it is.
+    pub(crate) async fn start_with(address: &str, files: Option<ServerFiles>) -> Self {
         let listener = TcpListener::bind((address, PORT)).await.unwrap();
         let lifecycle = Lifecycle::default();
-        let routes = Routes::new(Arc::new(Echo), &lifecycle, 1 << 20);
+        let tls = files.map(|files| ServerTls::new(files).unwrap());
+        let routes = Routes::new(Arc::new(Echo), &lifecycle, 1 << 20).over_tls(tls);
         lifecycle.serve();
         Self { address: address.to_owned(), running: tokio::spawn(serve(listener, routes)) }
     }

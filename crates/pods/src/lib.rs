@@ -13,6 +13,7 @@ mod evaluator;
 #[cfg(test)]
 mod fake;
 mod functions;
+mod hop;
 mod names;
 mod observe;
 mod pool;
@@ -28,4 +29,4 @@ mod watch;
 pub use cluster::{ConnectError, connect};
 pub use evaluator::{PodEvaluator, StartError};
 pub use observe::{FunctionView, InstanceState, InstanceView, Observer, Phase, Snapshot};
-pub use settings::{PodAddress, PodSecurity, Settings};
+pub use settings::{PodAddress, PodSecurity, PodTls, Settings};

@@ -76,6 +76,11 @@ pub(crate) fn pod_name(id: &str, chance: u64) -> String {
     name
 }
 
+/// The name under which a Service is found, and which the certificate of its pod must be for.
+pub(crate) fn host(id: &str, namespace: &str, cluster_domain: &str) -> String {
+    format!("{id}.{namespace}.svc.{cluster_domain}")
+}
+
 /// The first hexadecimal digits of a text's SHA-256.
 pub(crate) fn short_hash(text: &str) -> String {
     let mut hash = String::new();

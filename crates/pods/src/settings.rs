@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use loggia_evaluator::tls::ClientFiles;
+
 pub use crate::template::PodSecurity;
 
 /// What a [`PodEvaluator`](crate::PodEvaluator) is made from.
@@ -43,8 +45,19 @@ pub struct Settings {
     pub pull_secret: String,
     /// What stands before the names of images that have no slash.
     pub image_prefix: Option<String>,
+    /// How pods are spoken to over TLS; without it, in the clear.
+    pub tls: Option<PodTls>,
     /// The name of this replica, which no other one has at any time.
     pub owner: String,
+}
+
+/// The way to pods over TLS.
+#[derive(Clone, Debug)]
+pub struct PodTls {
+    /// The Secret of type `kubernetes.io/tls` in the namespace of function pods. Nobody but pods reads it.
+    pub secret: String,
+    /// Whom to take for a pod, and who this program is. With an identity of its own, pods ask for it.
+    pub files: ClientFiles,
 }
 
 /// How a pod is reached.

@@ -9,16 +9,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use loggia_evaluator::Client;
 use loggia_evaluator::connection::Connection;
+use loggia_evaluator::tls::ClientTls;
 use loggia_registry::{Images, Metadata};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
-use crate::blueprint::{Blueprint, Particulars, note};
+use crate::blueprint::{Blueprint, Identity, Particulars, note};
 use crate::cluster::Cluster;
 use crate::diagnosis::{self, Diagnosis};
 use crate::functions::{Functions, default_limits};
+use crate::hop;
 use crate::names::{self, IMAGE, PORT, TEMPLATE_HASH};
 use crate::observe::Progress;
 use crate::pool::state::InstanceId;
@@ -58,6 +60,8 @@ pub(crate) struct Starter {
     /// Why there is no news of pods.
     pub(crate) trouble: Trouble,
     pub(crate) refused: Refused,
+    /// Whom to take for a pod; without it, pods are spoken to in the clear.
+    pub(crate) trust: Option<ClientTls>,
     pub(crate) observer: Arc<dyn Observer>,
 }
 
@@ -86,6 +90,16 @@ pub(crate) struct Place {
     pub(crate) pod: String,
     pub(crate) service: String,
     pub(crate) cluster_ip: Option<String>,
+}
+
+/// What came of a question to the server in a pod.
+#[derive(Debug)]
+enum Answer {
+    /// It takes calls.
+    Serving(Client),
+    NotYet,
+    /// The two ends do not trust each other, and will not by waiting.
+    Distrust(String),
 }
 
 // === impl Starter ===
@@ -136,10 +150,14 @@ impl Starter {
     pub(crate) async fn check(&self, place: &Place, latest: &watch::Receiver<Option<Arc<Pod>>>) -> bool {
         for pause in [50, 200, 400] {
             let pod = latest.borrow().clone();
-            if self.ask(place, pod.as_deref()).await.is_some() {
-                return true;
+            match self.ask(place, pod.as_deref()).await {
+                Answer::Serving(_) => return true,
+                Answer::NotYet => debug!(place.pod, "An instance does not answer"),
+                Answer::Distrust(why) => {
+                    warn!("pod `{}`: {why}", place.pod);
+                    return false;
+                }
             }
-            debug!(place.pod, "An instance does not answer");
             sleep(Duration::from_millis(pause)).await;
         }
         false
@@ -156,6 +174,12 @@ impl Starter {
             security: self.settings.security,
             resources,
             pull_secret: private.then(|| self.settings.pull_secret.clone()),
+            cluster_domain: self.settings.cluster_domain.clone(),
+            identity: self
+                .settings
+                .tls
+                .as_ref()
+                .map(|tls| Identity { secret: tls.secret.clone(), mutual: tls.files.identity.is_some() }),
         }
     }
 
@@ -280,15 +304,33 @@ impl Starter {
             }
             let scheduled =
                 pod.as_ref().and_then(|pod| pod.spec.as_ref()).is_some_and(|spec| spec.node_name.is_some());
-            if scheduled && let Some(client) = self.ask(place, pod.as_deref()).await {
-                if let Some(progress) = &mut progress {
-                    progress.reached(Phase::Ready);
+            let answer = match scheduled {
+                true => self.ask(place, pod.as_deref()).await,
+                false => Answer::NotYet,
+            };
+            match answer {
+                Answer::Serving(client) => {
+                    if let Some(progress) = &mut progress {
+                        progress.reached(Phase::Ready);
+                    }
+                    return Ok(client);
                 }
-                return Ok(client);
+                Answer::NotYet => {}
+                Answer::Distrust(why) => {
+                    let (kind, code) = (FailureKind::Lasting, Code::Unknown);
+                    return Err(self.not_ready(place, pod.as_deref(), &why, kind, code));
+                }
             }
             if begin.elapsed() >= patience {
                 let waits = pod.as_deref().map_or("it was never seen".to_owned(), diagnosis::still_waiting);
-                let text = format!("not ready within {patience:?}: {waits}");
+                // The kubelet says only in Events which volume it waits for.
+                let mounts = self
+                    .settings
+                    .tls
+                    .as_ref()
+                    .filter(|_| waits.contains("Creating") || waits.contains("Initializing"));
+                let hint = mounts.map(|tls| hop::no_secret(&tls.secret, &self.settings.namespace));
+                let text = format!("not ready within {patience:?}: {waits}{}", hint.unwrap_or_default());
                 let (kind, code) = (FailureKind::Lasting, Code::DeadlineExceeded);
                 return Err(self.not_ready(place, pod.as_deref(), &text, kind, code));
             }
@@ -305,14 +347,27 @@ impl Starter {
         Some(Diagnosis { text: text.clone(), kind: FailureKind::Lasting })
     }
 
-    /// A client of the server, if it is there and takes calls.
-    async fn ask(&self, place: &Place, pod: Option<&Pod>) -> Option<Client> {
-        let address = self.address(place, pod)?;
-        let connection = Connection::new(&address).ok()?;
-        let client = Client::over(connection, self.settings.message_limit);
-        match timeout(QUESTION_TIME, client.is_serving()).await {
-            Ok(Ok(true)) => Some(client),
-            _ => None,
+    /// A client of the server, if it is there, is who it should be and takes calls.
+    async fn ask(&self, place: &Place, pod: Option<&Pod>) -> Answer {
+        let Some(address) = self.address(place, pod) else { return Answer::NotYet };
+        let Settings { namespace, cluster_domain, message_limit, tls, .. } = &*self.settings;
+        let host = names::host(&place.service, namespace, cluster_domain);
+        let connection = match &self.trust {
+            None => Connection::new(&address),
+            Some(trust) => Connection::to_named(&address, &host, trust.clone()),
+        };
+        let Ok(connection) = connection else { return Answer::NotYet };
+        let client = Client::over(connection.clone(), *message_limit);
+        let question = async {
+            connection.ready().await.map_err(|error| hop::Trouble::of_connection(&error))?;
+            client.is_serving().await.map_err(|status| hop::Trouble::of_answer(&status))
+        };
+        match (timeout(QUESTION_TIME, question).await, tls) {
+            (Ok(Ok(true)), _) => Answer::Serving(client),
+            (Ok(Err(hop::Trouble::Distrust(error))), Some(tls)) => {
+                Answer::Distrust(hop::explain(&error, tls, &host))
+            }
+            _ => Answer::NotYet,
         }
     }
 
@@ -320,7 +375,7 @@ impl Starter {
         let Settings { namespace, cluster_domain, .. } = &*self.settings;
         let host = match self.settings.address {
             // With the dot at the end nothing but this name is looked up.
-            PodAddress::Dns => format!("{}.{namespace}.svc.{cluster_domain}.", place.service),
+            PodAddress::Dns => format!("{}.", names::host(&place.service, namespace, cluster_domain)),
             PodAddress::ServiceIp => in_brackets(place.cluster_ip.as_deref()?),
             PodAddress::PodIp => in_brackets(pod?.status.as_ref()?.pod_ip.as_deref()?),
         };

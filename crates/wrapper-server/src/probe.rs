@@ -14,6 +14,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::tls::Trust;
 use crate::{as_text, say};
 
 const BAD_ARGUMENTS: u8 = 1;
@@ -27,6 +28,7 @@ struct Question {
     service: String,
     connect_timeout: Wait,
     rpc_timeout: Wait,
+    trust: Option<Trust>,
 }
 
 /// A time limit, and how it was written.
@@ -66,11 +68,22 @@ fn read(arguments: Vec<String>) -> Result<Question, Error> {
     let (mut address, mut service) = (String::new(), String::new());
     let second = loggia_go::Duration::from_secs(1);
     let (mut connect_timeout, mut rpc_timeout) = (second, second);
+    let mut tls = false;
+    let [mut ca, mut cert, mut key, mut name] = [const { String::new() }; 4];
     let mut flags = FlagSet::new("grpc-health-probe", Syntax::Go)
         .flag("addr", Target::Text(&mut address), "The address of the server, HOST:PORT.")
         .flag("service", Target::Text(&mut service), "The service to ask about; empty for all.")
         .flag("connect-timeout", Target::Duration(&mut connect_timeout), "How long to wait for a connection.")
-        .flag("rpc-timeout", Target::Duration(&mut rpc_timeout), "How long to wait for the answer.");
+        .flag("rpc-timeout", Target::Duration(&mut rpc_timeout), "How long to wait for the answer.")
+        .flag("tls", Target::Bool(&mut tls), "Speak TLS.")
+        .flag("tls-ca-cert", Target::Text(&mut ca), "The authorities of the server, PEM.")
+        .flag("tls-client-cert", Target::Text(&mut cert), "The certificate to show to the server, PEM.")
+        .flag("tls-client-key", Target::Text(&mut key), "Its key, PEM.")
+        .flag(
+            "tls-server-name",
+            Target::Text(&mut name),
+            "The name that the server's certificate must be for; empty for that of -addr.",
+        );
     flags.parse(arguments).inspect_err(|error| {
         if *error == Error::Help {
             say(flags.usage().trim_end());
@@ -78,6 +91,14 @@ fn read(arguments: Vec<String>) -> Result<Question, Error> {
     })?;
     if address.is_empty() {
         return Err(Error::Usage("-addr not specified".to_owned()));
+    }
+    let trust = match tls {
+        true => Some(Trust::named(&address, &ca, (&cert, &key), &name).map_err(Error::Usage)?),
+        false => None,
+    };
+    let of_tls = [("ca-cert", ca), ("client-cert", cert), ("client-key", key), ("server-name", name)];
+    if let (false, Some((flag, _))) = (tls, of_tls.iter().find(|(_, value)| !value.is_empty())) {
+        return Err(Error::Usage(format!("specified -tls-{flag} without specifying -tls")));
     }
     let positive = |written: loggia_go::Duration, flag| match written.positive() {
         Some(span) => Ok(Wait { span, written }),
@@ -88,13 +109,17 @@ fn read(arguments: Vec<String>) -> Result<Question, Error> {
         service,
         connect_timeout: positive(connect_timeout, "-connect-timeout")?,
         rpc_timeout: positive(rpc_timeout, "-rpc-timeout")?,
+        trust,
     })
 }
 
 async fn ask(question: &Question) -> Result<(), (u8, String)> {
-    let Question { address, service, connect_timeout, rpc_timeout } = question;
-    let addresses = resolve(address).map_err(|reason| (BAD_ARGUMENTS, format!("error: {reason}")))?;
-    let connection = Connection::to(addresses);
+    let Question { address, service, connect_timeout, rpc_timeout, trust } = question;
+    let wrong = |reason: String| (BAD_ARGUMENTS, format!("error: {reason}"));
+    let mut connection = Connection::to(resolve(address).map_err(wrong)?);
+    if let Some(trust) = trust {
+        connection = trust.asked_of(connection).map_err(wrong)?;
+    }
     match timeout(connect_timeout.span, connection.ready()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {

@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::entrypoint::Entrypoint;
+use crate::tls::Identity;
 use crate::{as_text, say};
 
 /// The most of a function's standard error that is kept.
@@ -34,6 +35,8 @@ struct Config {
     command: Vec<String>,
     /// Where metrics are served.
     metrics: Option<String>,
+    /// Who the server is, if that is to be proven.
+    identity: Option<Identity>,
 }
 
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
@@ -59,6 +62,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
 fn configure(arguments: Vec<String>) -> Result<Config, Error> {
     let (mut port, mut message_limit, mut verbosity, mut concurrent) = (9446, 6 * 1024 * 1024, 2, 0);
     let mut drain_timeout = loggia_go::Duration::from_secs(25);
+    let (mut tls_cert, mut tls_key, mut client_ca) = (String::new(), String::new(), String::new());
     let mut flags = FlagSet::new("wrapper-server", Syntax::Gnu)
         .flag("port", Target::Int(&mut port), "The server port.")
         .flag(
@@ -76,6 +80,17 @@ fn configure(arguments: Vec<String>) -> Result<Config, Error> {
             "drain-timeout",
             Target::Duration(&mut drain_timeout),
             "How long calls in flight may take to end when the server is asked to stop.",
+        )
+        .flag(
+            "tls-cert",
+            Target::Text(&mut tls_cert),
+            "The certificate of the server, PEM; with it, TLS alone.",
+        )
+        .flag("tls-key", Target::Text(&mut tls_key), "Its key, PEM.")
+        .flag(
+            "client-ca",
+            Target::Text(&mut client_ca),
+            "The authorities of callers, PEM; with it, only callers with a certificate are served.",
         );
     let Parsed { after_dashes, given: _, words: _ } = flags.parse(arguments).inspect_err(|error| {
         if *error == Error::Help {
@@ -100,12 +115,14 @@ fn configure(arguments: Vec<String>) -> Result<Config, Error> {
         concurrent: usize::try_from(concurrent).ok().filter(|&limit| limit > 0).unwrap_or(8 * cores),
         drain_timeout: drain_timeout.positive().unwrap_or_default(),
         command,
+        identity: Identity::named(&tls_cert, &tls_key, &client_ca).map_err(usage)?,
         metrics: loggia_telemetry::Environment::here().map_err(|error| usage(error.to_string()))?.metrics,
     })
 }
 
 async fn run(config: Config) -> io::Result<()> {
-    let Config { port, verbosity: _, message_limit, concurrent, drain_timeout, command, metrics } = config;
+    let Config { port, verbosity: _, message_limit, concurrent, drain_timeout, command, metrics, identity } =
+        config;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let listener = server::listen(port).map_err(|error| {
@@ -126,6 +143,9 @@ async fn run(config: Config) -> io::Result<()> {
     let evaluator = Arc::new(Entrypoint { command, processes: processes.clone() });
     let port = listener.local_addr()?.port();
     let mut routes = Routes::new(evaluator, &lifecycle, message_limit);
+    if let Some(identity) = identity {
+        routes = identity.proven_by(routes)?;
+    }
     if let Some(address) = metrics {
         let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
         routes = routes.observed_by(Arc::new(telemetry.clone()));

@@ -14,3 +14,4 @@ mod rights;
 mod soak;
 mod support;
 mod templates;
+mod tls;

@@ -12,6 +12,8 @@ fn blueprint(template: Template) -> Blueprint {
         security: PodSecurity::Baseline,
         resources: Resources::default(),
         pull_secret: None,
+        cluster_domain: "cluster.local".to_owned(),
+        identity: None,
     }
 }
 
@@ -238,4 +240,115 @@ fn a_template_needs_a_container_for_the_function() {
     assert!(error.to_string().starts_with("unable to decode function pod template: "), "{error}");
     let error = Template::given(SIDECAR_FIRST, Some("spec: 7"), "1").unwrap_err();
     assert!(error.to_string().starts_with("unable to decode function service template: "), "{error}");
+}
+
+fn over_tls(blueprint: Blueprint, mutual: bool) -> Blueprint {
+    Blueprint { identity: Some(Identity { secret: "fn-tls".to_owned(), mutual }), ..blueprint }
+}
+
+#[test]
+fn a_pod_over_tls_gets_the_program_that_speaks_it_the_secret_and_a_probe_that_asks_over_it() {
+    let (pod, service) = made(&over_tls(inline(), false));
+    let spec = &pod["spec"];
+    let copy = json!(["cp", "-a", "/home/nonroot/wrapper-server-tls/.", "/wrapper-server-tools"]);
+    assert_eq!(spec["initContainers"][0]["command"], copy);
+    let secret = json!({ "name": "wrapper-server-tls", "secret": { "secretName": "fn-tls" } });
+    assert_eq!(spec["volumes"][1], secret);
+    assert_eq!(
+        spec["initContainers"][0]["volumeMounts"].as_array().unwrap().len(),
+        1,
+        "the key is not for it"
+    );
+    let function = &spec["containers"][0];
+    let mount = json!({ "name": "wrapper-server-tls", "mountPath": "/wrapper-server-tls", "readOnly": true });
+    assert_eq!(function["volumeMounts"][1], mount);
+    assert_eq!(
+        function["args"],
+        json!([
+            "--tls-cert",
+            "/wrapper-server-tls/tls.crt",
+            "--tls-key",
+            "/wrapper-server-tls/tls.key",
+            "--port",
+            "9446",
+            "--max-request-body-size",
+            "6291456",
+            "--",
+            "/usr/local/bin/function",
+            "--home=$$(HOME)",
+        ])
+    );
+    let command = json!([
+        "/wrapper-server-tools/grpc-health-probe",
+        "-addr",
+        "localhost:9446",
+        "-tls",
+        "-tls-ca-cert",
+        "/wrapper-server-tls/ca.crt",
+        "-tls-server-name",
+        "set-labels-v02-1-12345678.porch-fn-system.svc.cluster.local",
+    ]);
+    let startup = json!({
+        "exec": { "command": command }, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 120,
+    });
+    assert_eq!(function["startupProbe"], startup);
+    assert_eq!(function["readinessProbe"]["exec"]["command"], command);
+    let (_, plain) = made(&inline());
+    assert_eq!(service["spec"], plain["spec"], "a Service is as ever");
+}
+
+#[test]
+fn a_pod_that_is_to_know_its_callers_is_told_whom_and_its_probe_shows_the_pods_own_certificate() {
+    let (pod, _) = made(&over_tls(inline(), true));
+    let function = &pod["spec"]["containers"][0];
+    assert_eq!(function["args"][4], "--client-ca");
+    assert_eq!(function["args"][5], "/wrapper-server-tls/ca.crt");
+    let command = function["readinessProbe"]["exec"]["command"].as_array().unwrap();
+    let shown =
+        ["-tls-client-cert", "/wrapper-server-tls/tls.crt", "-tls-client-key", "/wrapper-server-tls/tls.key"];
+    assert_eq!(command[command.len() - 4..], shown);
+}
+
+#[test]
+fn probes_of_a_given_template_ask_over_tls_where_they_ask_the_server() {
+    let template = "
+spec:
+  initContainers: [{name: copy, command: [cp, -a, /wrapper-server/., /tools]}]
+  containers:
+  - name: function
+    command: [/tools/wrapper-server]
+    startupProbe: {exec: {command: [/tools/grpc-health-probe, -addr, 'localhost:9446']}, periodSeconds: 2}
+    readinessProbe: {grpc: {port: 9446, service: x}}
+    livenessProbe: {httpGet: {port: 9464, path: /healthz}}
+";
+    let (pod, _) = made(&over_tls(given(template), false));
+    let spec = &pod["spec"];
+    assert_eq!(spec["initContainers"][0]["command"][2], "/wrapper-server-tls/.");
+    let function = &spec["containers"][0];
+    let host = "set-labels-v02-1-12345678.porch-fn-system.svc.cluster.local";
+    let tls = ["-tls", "-tls-ca-cert", "/wrapper-server-tls/ca.crt", "-tls-server-name", host];
+    let words = |probe: &str| function[probe]["exec"]["command"].as_array().unwrap().clone();
+    assert_eq!(words("startupProbe")[..3], ["/tools/grpc-health-probe", "-addr", "localhost:9446"]);
+    assert_eq!(words("startupProbe")[3..], tls);
+    assert_eq!(words("readinessProbe")[3..5], ["-service", "x"]);
+    assert_eq!(words("readinessProbe")[5..], tls);
+    assert!(function["readinessProbe"].get("grpc").is_none(), "only one way to ask is allowed");
+    assert_eq!(function["livenessProbe"], json!({ "httpGet": { "port": 9464, "path": "/healthz" } }));
+    // Who wrote how to ask means it.
+    let knowing = template.replace("'localhost:9446'", "'localhost:9446', -tls, -tls-no-verify");
+    let (pod, _) = made(&over_tls(given(&knowing), false));
+    assert_eq!(pod["spec"]["containers"][0]["startupProbe"]["exec"]["command"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn pods_with_and_without_tls_or_with_another_secret_are_not_of_one_template() {
+    let other = Identity { secret: "other".to_owned(), mutual: false };
+    let blueprints = [
+        inline(),
+        over_tls(inline(), false),
+        over_tls(inline(), true),
+        Blueprint { identity: Some(other), ..inline() },
+    ];
+    let hashes: std::collections::HashSet<_> = blueprints.iter().map(|one| one.hash().unwrap()).collect();
+    assert_eq!(hashes.len(), 4);
 }

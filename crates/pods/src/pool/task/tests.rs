@@ -6,25 +6,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
+use loggia_evaluator::tls::{ClientFiles, ClientTls, ServerFiles};
 use loggia_registry::Images;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Message, Task};
-use crate::Settings;
 use crate::fake::{ApiServer, PodServer};
 use crate::functions::{Functions, default_limits};
 use crate::observe::Unobserved;
 use crate::pool::state::{Refusal, Settings as PoolSettings, State};
-use crate::pool::{Image, Permit, Pool, PoolError, Retry};
+use crate::pool::{FailureKind, Image, Permit, Pool, PoolError, Retry};
 use crate::roster::{Garbage, Roster};
 use crate::secret::PullSecrets;
 use crate::settings::{PodAddress, PodSecurity};
-use crate::start::{Starter, unix_now};
+use crate::start::{Place, Starter, unix_now};
 use crate::template::Template;
 use crate::templates::Templates;
 use crate::watch::News;
+use crate::{PodTls, Settings};
+
+#[path = "../../../../function-runner/tests/support/authority.rs"]
+mod authority;
+use authority::Authority;
 
 /// Nobody listens there, so nothing can be started.
 const IMAGE: &str = "127.0.0.1:1/f:v1";
@@ -34,6 +39,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// A pool with its task, and nothing that would bring it news.
 struct World {
     pool: Pool,
+    starter: Starter,
     api: ApiServer,
     garbage: mpsc::UnboundedReceiver<Garbage>,
     template: watch::Sender<Option<Arc<Template>>>,
@@ -62,6 +68,7 @@ fn settings() -> Settings {
         cluster_domain: "cluster.local".to_owned(),
         pull_secret: "auth-secret".to_owned(),
         image_prefix: None,
+        tls: None,
         owner: "us.1".to_owned(),
     }
 }
@@ -86,6 +93,7 @@ impl World {
             functions: functions.subscribe(),
             trouble: watch::Sender::new(None),
             refused: Default::default(),
+            trust: settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone()).unwrap()),
             observer: Arc::new(Unobserved),
         };
         let pool_settings = PoolSettings {
@@ -98,7 +106,7 @@ impl World {
         let task = Task {
             state: State::new(pool_settings, defaults.clone(), HashMap::new()),
             roster: Roster::default(),
-            starter,
+            starter: starter.clone(),
             messages,
             inbox: pool.inbox(),
             garbage,
@@ -116,7 +124,7 @@ impl World {
         };
         let warm = task.warm.subscribe();
         tokio::spawn(task.run());
-        Self { pool, api, garbage: removals, template, warm, _functions: functions }
+        Self { pool, starter, api, garbage: removals, template, warm, _functions: functions }
     }
 
     fn tell(&self, message: Message) {
@@ -324,4 +332,75 @@ async fn it_is_warm_once_it_has_looked_and_nothing_is_left_to_warm() {
     assert!(!*world.warm.borrow());
     world.look(Vec::new());
     until(|| *world.warm.borrow()).await;
+}
+
+/// The certificates of pods in a namespace, from an authority.
+fn certified(authority: &Authority, namespace: &str, year: i32) -> ServerFiles {
+    let purposes = [rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    let (cert, key) = authority.sign(
+        &format!("{namespace}-{year}"),
+        &[&format!("*.{namespace}.svc.cluster.local")],
+        &purposes,
+        year,
+    );
+    ServerFiles { cert, key, client_ca: None }
+}
+
+fn trusting(authority: &Authority, known: bool) -> Settings {
+    let files = ClientFiles { ca: authority.file("ca.crt"), identity: known.then(|| authority.client()) };
+    Settings { tls: Some(PodTls { secret: "fn-tls".to_owned(), files }), ..settings() }
+}
+
+#[tokio::test]
+async fn a_pod_that_proves_who_it_is_is_used_by_its_address_and_known_by_its_name() {
+    let ours = Authority::new("ours");
+    let files = ServerFiles { client_ca: Some(ours.file("ca.crt")), ..certified(&ours, "fn", 2100) };
+    let server = PodServer::start_with(&PodServer::some_address(), Some(files)).await;
+    let world = World::new(trusting(&ours, true));
+    world.look(vec![pod(&server.address, &json!({}))]);
+    let permit = world.permit().await;
+    let answer = permit.client.evaluate(IMAGE, "list".into(), Some(SOON)).await.unwrap();
+    assert_eq!(answer.resource_list, "list");
+    // One that still answers stays.
+    permit.broken();
+    drop(permit);
+    assert_eq!(&*world.permit().await.pod, "p");
+}
+
+#[tokio::test]
+async fn a_pod_that_does_not_prove_who_it_is_is_never_used() {
+    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let known = ServerFiles { client_ca: Some(other.file("ca.crt")), ..certified(&ours, "fn", 2100) };
+    for (files, expected) in [
+        (None, "its server speaks no TLS"),
+        (Some(certified(&other, "fn", 2100)), "from an authority that is not in --pod-tls-ca"),
+        (Some(certified(&ours, "elsewhere", 2100)), "must be for `*.fn.svc.cluster.local`"),
+        (Some(certified(&ours, "fn", 2001)), "renew the one in the Secret `fn-tls`"),
+        (Some(known), "its server wants a certificate of this program (CertificateRequired)"),
+    ] {
+        let server = PodServer::start_with(&PodServer::some_address(), files).await;
+        let world = World::new(trusting(&ours, false));
+        let begin = Instant::now();
+        let found = pod(&server.address, &json!({}));
+        let place = Place { pod: "p".to_owned(), service: ID.to_owned(), cluster_ip: None };
+        let latest = watch::Sender::new(Some(Arc::new(found.clone())));
+        let failure = world.starter.adopt(&place, latest.subscribe()).await.unwrap_err();
+        assert!(failure.text.contains("Error: pod `p`: no TLS: "), "{}", failure.text);
+        assert!(failure.text.contains(expected), "{}", failure.text);
+        assert_eq!(failure.kind, FailureKind::Lasting);
+        // Whoever calls does not get it, and is not kept waiting for it.
+        world.look(vec![found]);
+        assert!(world.refusal().await.starts_with("unable to get the entrypoint for"));
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_pod_over_tls_is_not_used_by_a_pool_that_speaks_in_the_clear() {
+    let ours = Authority::new("ours");
+    let server = PodServer::start_with(&PodServer::some_address(), Some(certified(&ours, "fn", 2100))).await;
+    let world = World::new(settings());
+    world.template.send_replace(Some(Arc::new(Template::inline("x.io/wrapper:v1"))));
+    world.look(vec![pod(&server.address, &json!({ "loggia.dev/template-hash": "of-one-with-tls" }))]);
+    assert!(world.refusal().await.starts_with("unable to get the entrypoint for"));
 }

@@ -1,0 +1,109 @@
+//! The way from here to a pod over TLS: what is wrong with it, in words for the caller.
+
+use std::io;
+
+use loggia_evaluator::connection;
+use rustls::{CertificateError, Error as TlsError};
+use tonic::Status;
+
+use crate::PodTls;
+
+/// Why a server has not said that it takes calls.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// It may yet.
+    Unanswered,
+    Distrust(Distrust),
+}
+
+/// Why two ends do not speak to each other.
+#[derive(Debug)]
+pub(crate) enum Distrust {
+    /// What this end says of the other.
+    Of(TlsError),
+    /// What the other end said of this one.
+    By(String),
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    pub(crate) fn of_connection(error: &connection::Error) -> Self {
+        let found = match error {
+            connection::Error::NotTrusted(_, error) => of_tls(error),
+            _ => None,
+        };
+        found.map_or(Self::Unanswered, |error| Self::Distrust(Distrust::Of(error)))
+    }
+
+    /// A server that wants to know its callers says so after this end has done its part. Of what it says, only
+    /// the text arrives here.
+    pub(crate) fn of_answer(status: &Status) -> Self {
+        match status.message().split_once("received fatal alert: ") {
+            Some((_, alert)) => Self::Distrust(Distrust::By(alert.to_owned())),
+            None => Self::Unanswered,
+        }
+    }
+}
+
+fn of_tls(error: &io::Error) -> Option<TlsError> {
+    error.get_ref()?.downcast_ref::<TlsError>().cloned()
+}
+
+/// What is wrong, and what to check.
+pub(crate) fn explain(distrust: &Distrust, tls: &PodTls, host: &str) -> String {
+    let PodTls { secret, files } = tls;
+    let wildcard = host.split_once('.').map_or(host, |(_, rest)| rest);
+    let error = match distrust {
+        Distrust::By(alert) => return refused(alert, tls),
+        Distrust::Of(TlsError::AlertReceived(alert)) => return refused(&format!("{alert:?}"), tls),
+        Distrust::Of(error) => error,
+    };
+    let (what, check) = match error {
+        TlsError::InvalidCertificate(wrong) => match wrong {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => (
+                "its certificate comes from an authority that is not in --pod-tls-ca",
+                format!("check that {} is the `ca.crt` of the Secret `{secret}`", files.ca.display()),
+            ),
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
+                "its certificate is for another name",
+                format!("the one in the Secret `{secret}` must be for `*.{wildcard}`"),
+            ),
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                ("its certificate has expired", format!("renew the one in the Secret `{secret}`"))
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => (
+                "its certificate is not valid yet",
+                format!("check the clocks, and the one in the Secret `{secret}`"),
+            ),
+            _ => ("its certificate is of no use", format!("check the one in the Secret `{secret}`")),
+        },
+        TlsError::InvalidMessage(_) => (
+            "its server speaks no TLS",
+            "check that its template starts wrapper-server, and what else listens there".to_owned(),
+        ),
+        _ => ("its server and this program find no common TLS", "check who listens there".to_owned()),
+    };
+    format!("no TLS: {what} ({error}); {check}")
+}
+
+fn refused(alert: &str, tls: &PodTls) -> String {
+    let secret = &tls.secret;
+    match &tls.files.identity {
+        Some((cert, _)) => format!(
+            "no TLS: its server refuses the certificate of this program ({alert}); check that {} was signed by `ca.crt` of \
+             the Secret `{secret}`, is for the authentication of clients and has not expired",
+            cert.display()
+        ),
+        None => format!(
+            "no TLS: its server wants a certificate of this program ({alert}); name one by --pod-tls-cert and --pod-tls-key"
+        ),
+    }
+}
+
+/// What to add where a pod waits for something before its first container.
+pub(crate) fn no_secret(secret: &str, namespace: &str) -> String {
+    format!(
+        "; it mounts the Secret `{secret}` (--pod-tls-secret): check that the namespace `{namespace}` has it"
+    )
+}

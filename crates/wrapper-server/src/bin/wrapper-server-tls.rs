@@ -1,0 +1,5 @@
+//! The same, with TLS for certain.
+
+fn main() -> std::process::ExitCode {
+    wrapper_server::main()
+}

@@ -1,0 +1,44 @@
+//! wrapper-server: the program that an image for function pods consists of.
+//!
+//! Called by its own name it serves the function whose command line stands behind `--`. Called as
+//! `grpc-health-probe` or `cp` it does what pod templates in use expect of these two, so that one file is
+//! the whole image.
+//!
+//! It ships twice, since TLS makes it half as large again: without TLS as `wrapper-server`, and with it as
+//! `wrapper-server-tls`, which only pods that are to speak TLS get, under the same name as the other.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+mod copy;
+mod entrypoint;
+mod probe;
+mod serve;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
+
+/// The program, whatever it is called.
+pub fn main() -> ExitCode {
+    loggia_evaluator::memory::give_back_promptly();
+    let mut arguments = std::env::args_os();
+    let called = arguments.next().unwrap_or_default();
+    let arguments: Vec<_> = arguments.collect();
+    match Path::new(&called).file_name().and_then(|name| name.to_str()) {
+        Some("cp") => copy::main(arguments),
+        Some("grpc-health-probe" | "grpc_health_probe") => probe::main(arguments),
+        _ => serve::main(arguments),
+    }
+}
+
+/// The one place that writes to the terminal other than by the log.
+#[allow(clippy::print_stderr)]
+fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+/// The arguments as text, or the first that is none.
+fn as_text(arguments: Vec<std::ffi::OsString>) -> Result<Vec<String>, String> {
+    let text = |argument: std::ffi::OsString| argument.into_string();
+    let refusal = |argument: std::ffi::OsString| format!("the argument {} is not UTF-8", argument.display());
+    arguments.into_iter().map(|argument| text(argument).map_err(refusal)).collect()
+}

@@ -1,0 +1,63 @@
+//! TLS for the server, and for the probe that asks it.
+
+use std::io;
+
+use loggia_evaluator::connection::Connection;
+use loggia_evaluator::server::Routes;
+use loggia_evaluator::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
+
+/// Who the server is.
+#[derive(Debug)]
+pub(crate) struct Identity(ServerFiles);
+
+/// Who the server that is asked must be.
+#[derive(Debug)]
+pub(crate) struct Trust {
+    files: ClientFiles,
+    name: String,
+}
+
+// === impl Identity ===
+
+impl Identity {
+    /// What the files hold that flags name, if they name any.
+    pub(crate) fn named(cert: &str, key: &str, client_ca: &str) -> Result<Option<Self>, String> {
+        let files = ServerFiles::named(cert, key, client_ca).map_err(|error| error.to_string())?;
+        Ok(files.map(Self))
+    }
+
+    /// The same routes, over TLS alone. The files are followed from now on.
+    pub(crate) fn proven_by(self, routes: Routes) -> io::Result<Routes> {
+        let tls = ServerTls::new(self.0).map_err(io::Error::other)?;
+        tokio::spawn(tls.clone().follow_changes());
+        Ok(routes.over_tls(Some(tls)))
+    }
+}
+
+// === impl Trust ===
+
+impl Trust {
+    /// What the probe's flags say. Without a name the server must be the one of the address.
+    pub(crate) fn named(address: &str, ca: &str, own: (&str, &str), name: &str) -> Result<Self, String> {
+        // An empty image has no authorities of its own that could be trusted instead.
+        if ca.is_empty() {
+            return Err("specified -tls without -tls-ca-cert, the authorities of the server".to_owned());
+        }
+        let identity = match own {
+            ("", "") => None,
+            ("", _) => return Err("specified -tls-client-key without specifying -tls-client-cert".to_owned()),
+            (_, "") => return Err("specified -tls-client-cert without specifying -tls-client-key".to_owned()),
+            (cert, key) => Some((cert.into(), key.into())),
+        };
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+        let name = if name.is_empty() { host } else { name };
+        Ok(Self { files: ClientFiles { ca: ca.into(), identity }, name: name.to_owned() })
+    }
+
+    /// The same connection, over TLS.
+    pub(crate) fn asked_of(&self, connection: Connection) -> Result<Connection, String> {
+        let trust = ClientTls::new(self.files.clone()).map_err(|error| error.to_string())?;
+        let no_name = || format!("-tls-server-name {}: that is no name of a server", self.name);
+        connection.named(&self.name, trust).ok_or_else(no_name)
+    }
+}
