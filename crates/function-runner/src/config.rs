@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use loggia_evaluator::tls::ServerFiles;
 use loggia_pods::{PodAddress, PodSecurity};
-use loggia_render::check_prefix;
+use loggia_render::{SchemaFolders, check_prefix};
 use loggia_telemetry::Environment;
 use loggia_telemetry::environment::Otlp;
 use tracing::{info, warn};
@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) traces: Option<Otlp>,
     /// The identity of the service, if it is to have one.
     pub(crate) tls: Option<ServerFiles>,
+    /// What built-in functions may read.
+    pub(crate) schemas: SchemaFolders,
 }
 
 /// How function pods run.
@@ -151,6 +153,8 @@ impl Config {
                 .or_else(|| surroundings.metrics.clone()),
             traces: surroundings.traces.clone(),
             tls: tls(flags)?,
+            schemas: SchemaFolders::new(flags.schema_folders.iter().map(PathBuf::from))
+                .context("--schema-folder")?,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The runtimes that flags ask for.
 
 use loggia_render::guard::Guard;
-use loggia_render::{Builtin, ClientFiles, Exec, Grpc, Multi, TlsError};
+use loggia_render::{Builtin, ClientFiles, Exec, Grpc, Multi, SchemaFolders, TlsError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{RuntimeName, Runtimes};
@@ -13,7 +13,8 @@ pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Multi, Fail
     for name in &flags.runtimes {
         match name {
             RuntimeName::Builtin => {
-                multi.push(Builtin::new(Guard::default().no_longer_than(flags.timeout)));
+                let guard = Guard::default().no_longer_than(flags.timeout);
+                multi.push(Builtin::new(guard).with_schemas(schemas(flags)?));
             }
             RuntimeName::Exec => multi.push(Exec::new(allow_exec, flags.timeout)),
             RuntimeName::Grpc => {
@@ -24,6 +25,13 @@ pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Multi, Fail
         }
     }
     Ok(multi)
+}
+
+fn schemas(flags: &Runtimes) -> Result<SchemaFolders, String> {
+    SchemaFolders::new(flags.schema_folders.iter().cloned()).map_err(|error| {
+        let reason = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        format!("--schema-folder: {error}: {reason}")
+    })
 }
 
 fn runner(address: &str, flags: &Runtimes) -> Result<Grpc, String> {
