@@ -155,3 +155,6 @@ fn in_texts(texts: &[(String, String)], api_version: &str, kind: &str) -> Result
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests;
