@@ -1,5 +1,6 @@
 //! `kubeconform`: checks resources against the schemas of their kinds.
 
+use loggia_krm::annotation;
 use loggia_krm::{FieldRef, FileRef, Resource, ResourceList, ResourceRef, ResultItem, Severity};
 use loggia_yaml::Node;
 use serde_json::Value;
@@ -84,8 +85,12 @@ fn has_signature(node: &Node) -> bool {
 
 /// A problem of a resource, at a field.
 fn result(item: &Resource, field: &str, message: &str) -> ResultItem {
-    let index = item.index().parse().unwrap_or(-1);
     let object = Object::of(item);
+    // The functions SDK knows the newer spelling only.
+    let index = match object.annotation(annotation::INDEX) {
+        "" => -1,
+        text => text.parse().unwrap_or_default(),
+    };
     ResultItem {
         resource_ref: Some(ResourceRef {
             api_version: object.api_version().to_owned(),
@@ -94,7 +99,7 @@ fn result(item: &Resource, field: &str, message: &str) -> ResultItem {
             namespace: object.namespace().to_owned(),
         }),
         field: Some(FieldRef { path: field.to_owned(), ..FieldRef::default() }),
-        file: Some(FileRef { path: item.path().to_owned(), index }),
+        file: Some(FileRef { path: object.annotation(annotation::PATH).to_owned(), index }),
         ..ResultItem::new(Severity::Error, message)
     }
 }

@@ -106,8 +106,8 @@ impl Files {
             }
             None => written.to_owned(),
         };
-        // The original goes by the last letters, too.
-        let layout = if path.ends_with("json") { "" } else { LAYOUT };
+        // The original goes by these letters, too, but takes a folder called `json` for a file.
+        let layout = if path.ends_with(".json") { "" } else { LAYOUT };
         let definitions = (!layout.is_empty() && !path.contains("{{")).then(|| path.clone());
         let mut template = parts(&path)?;
         template.extend(parts(layout)?);
