@@ -444,7 +444,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 40);
+        assert_eq!(listed.len(), 41);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),
