@@ -6,6 +6,7 @@
 
 mod check;
 mod definitions;
+mod folder;
 mod format;
 mod json;
 mod location;

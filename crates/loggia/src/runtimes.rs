@@ -1,5 +1,7 @@
 //! The runtimes that flags ask for.
 
+use std::path::PathBuf;
+
 use loggia_render::guard::Guard;
 use loggia_render::{Builtin, ClientFiles, Exec, Grpc, Multi, SchemaFolders, TlsError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,7 +30,9 @@ pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Multi, Fail
 }
 
 fn schemas(flags: &Runtimes) -> Result<SchemaFolders, String> {
-    SchemaFolders::new(flags.schema_folders.iter().cloned()).map_err(|error| {
+    // A variable that is empty is as good as none.
+    let folders = flags.schema_folders.iter().filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    SchemaFolders::new(folders).map_err(|error| {
         let reason = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         format!("--schema-folder: {error}: {reason}")
     })

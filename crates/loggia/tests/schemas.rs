@@ -160,6 +160,8 @@ fn a_render_may_read_the_folder_of_the_environment() {
     let render = [env!("CARGO_BIN_EXE_loggia"), "fn", "render", "app"];
     let ran = run(Command::new("env").arg(variable).args(render).current_dir(&root), "");
     assert!(ran.stderr.contains("spec.wheels: got string, want integer"), "{}", ran.stderr);
-    let ran = run(Command::new("env").args(render).current_dir(&root), "");
-    assert!(ran.stderr.contains("no folder with schemas may be read"), "{}", ran.stderr);
+    for variable in ["LOGGIA_SCHEMA_FOLDER=", "OTHER=x"] {
+        let ran = run(Command::new("env").arg(variable).args(render).current_dir(&root), "");
+        assert!(ran.stderr.contains("no folder with schemas may be read"), "{}", ran.stderr);
+    }
 }

@@ -1,16 +1,20 @@
 //! The search for a resource's schema, location by location.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 
-use loggia_krm::{Resource, ResourceList, StreamOptions};
+use loggia_krm::Resource;
 
+use super::folder::Folder;
 use super::location::{Files, Location, Wanted, describe};
 use super::{Catalog, Definitions, Schema, Strictness, json};
 use crate::SchemaFiles;
 
-/// The most that the definitions of one folder may come to.
-const FOLDER_LIMIT: usize = 256 << 20;
+/// The most bytes that the definitions of all folders may come to.
+const DEFINITIONS_LIMIT: usize = 256 << 20;
+
+/// The most locations.
+const LOCATIONS_LIMIT: usize = 32;
 
 /// Finds schemas: the first location that has one wins. What was found is kept as long as this is.
 pub(crate) struct Search<'a> {
@@ -20,6 +24,8 @@ pub(crate) struct Search<'a> {
     files: &'a dyn SchemaFiles,
     kubernetes_version: Option<String>,
     strict: bool,
+    /// Bytes that further definitions may have.
+    room: Cell<usize>,
     found: RefCell<HashMap<(String, String), Option<Schema>>>,
 }
 
@@ -35,8 +41,8 @@ pub(crate) struct Settings<'a> {
 /// A location, and what is known of it.
 struct Place {
     location: Location,
-    /// The documents of its folder that may be definitions: path and text.
-    texts: OnceCell<Vec<(String, String)>>,
+    /// The definitions of its folder, once they were needed.
+    folder: OnceCell<Folder>,
 }
 
 // === impl Search ===
@@ -46,6 +52,12 @@ impl<'a> Search<'a> {
     /// If a location is out of reach, or a definition of the package cannot be understood.
     pub(crate) fn new(settings: Settings<'_>, files: &'a dyn SchemaFiles) -> Result<Self, String> {
         let Settings { locations, items, kubernetes_version, strictness } = settings;
+        if locations.len() > LOCATIONS_LIMIT {
+            return Err(format!(
+                "there are {} schema locations; at most {LOCATIONS_LIMIT} are looked at",
+                locations.len()
+            ));
+        }
         let has = |wanted: &Location| locations.iter().any(|location| location == wanted);
         let mut package = Definitions::default();
         if has(&Location::Package) {
@@ -58,7 +70,7 @@ impl<'a> Search<'a> {
         }
         // Folders may be of a version that is not built in.
         let built_in = kubernetes_version.filter(|_| has(&Location::Kubernetes));
-        let places = locations.into_iter().map(|location| Place { location, texts: OnceCell::new() });
+        let places = locations.into_iter().map(|location| Place { location, folder: OnceCell::new() });
         Ok(Self {
             catalog: Catalog::new(built_in)?,
             package,
@@ -66,6 +78,7 @@ impl<'a> Search<'a> {
             files,
             kubernetes_version: kubernetes_version.map(str::to_owned),
             strict: strictness == Strictness::Strict,
+            room: Cell::new(DEFINITIONS_LIMIT),
             found: RefCell::default(),
         })
     }
@@ -107,53 +120,19 @@ impl<'a> Search<'a> {
         if let Some(content) = self.files.read(&path).map_err(failed)? {
             return json::parse(&content).map(Some).map_err(failed);
         }
-        let Some(folder) = &files.definitions else { return Ok(None) };
-        let texts = match place.texts.get() {
-            Some(texts) => texts,
-            None => {
-                let texts = self.texts(folder).map_err(|error| describe(&files.written, &error))?;
-                place.texts.get_or_init(|| texts)
-            }
-        };
-        in_texts(texts, api_version, kind)
+        let Some(path) = &files.definitions else { return Ok(None) };
+        self.folder(place, path).map_err(|error| describe(&files.written, &error))?.schema(api_version, kind)
     }
 
-    /// The documents in a folder that may be definitions.
-    fn texts(&self, folder: &str) -> Result<Vec<(String, String)>, String> {
-        let mut texts = Vec::new();
-        let mut size = 0;
-        let is_yaml = |path: &String| [".yaml", ".yml"].iter().any(|ending| path.ends_with(ending));
-        for path in self.files.list(folder)?.into_iter().filter(is_yaml) {
-            let content = self.files.read(&path).map_err(|error| format!("`{path}`: {error}"))?;
-            let Some(text) = content.and_then(|content| String::from_utf8(content).ok()) else { continue };
-            if !text.contains("CustomResourceDefinition") {
-                continue;
-            }
-            size += text.len();
-            if size > FOLDER_LIMIT {
-                return Err(format!("its definitions are larger than {} MiB together", FOLDER_LIMIT >> 20));
-            }
-            texts.push((path, text));
+    fn folder<'b>(&self, place: &'b Place, path: &str) -> Result<&'b Folder, String> {
+        if let Some(folder) = place.folder.get() {
+            return Ok(folder);
         }
-        Ok(texts)
+        let mut room = self.room.get();
+        let folder = Folder::read(path, self.files, &mut room)?;
+        self.room.set(room);
+        Ok(place.folder.get_or_init(|| folder))
     }
-}
-
-/// Reads only what may be about the kind: a folder may hold hundreds of definitions.
-fn in_texts(texts: &[(String, String)], api_version: &str, kind: &str) -> Result<Option<Schema>, String> {
-    let Some((group, _)) = api_version.split_once('/').filter(|_| !kind.is_empty()) else { return Ok(None) };
-    for (path, text) in texts.iter().filter(|(_, text)| text.contains(kind) && text.contains(group)) {
-        let failed =
-            |error: &dyn std::fmt::Display| format!("schema `{path}` of {api_version} {kind}: {error}");
-        let list =
-            ResourceList::parse(text.as_bytes(), StreamOptions::default()).map_err(|error| failed(&error))?;
-        let mut definitions = Definitions::default();
-        definitions.learn(&list.items).map_err(|error| failed(&error))?;
-        if let Some(schema) = definitions.schema(api_version, kind) {
-            return Ok(Some(schema));
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

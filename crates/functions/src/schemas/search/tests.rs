@@ -95,7 +95,7 @@ fn a_folder_may_hold_definitions() {
         ("/s/2.yml", &both),
         ("/s/3.yaml", &definition("Thing", "third")),
         ("/s/below/0.yaml", &definition("Thing", "below")),
-        ("/s/broken.yaml", "CustomResourceDefinition: [ Broken x.io"),
+        ("/s/broken.yaml", "kind: CustomResourceDefinition\nspec: {names: {kind: Broken"),
         ("/s/notes.txt", &definition("Thing", "notes")),
         ("/s/master-standalone/json-x-v1.json", r#"{"title":"json"}"#),
     ]);
@@ -105,8 +105,39 @@ fn a_folder_may_hold_definitions() {
     assert_eq!(title(&search, "x.io/v1", "Json"), Ok(Some("json".into())));
     assert_eq!(title(&search, "x.io/v2", "Thing"), Ok(None));
     assert_eq!(title(&search, "y.io/v1", "Thing"), Ok(None));
-    let error = title(&search, "x.io/v1", "Broken").expect_err("it is no YAML");
-    assert!(error.starts_with("schema `/s/broken.yaml` of x.io/v1 Broken: "), "{error}");
+    for _ in 0..2 {
+        let error = title(&search, "x.io/v1", "Broken").expect_err("it is no YAML");
+        assert!(error.starts_with("schema `/s/broken.yaml` of x.io/v1 Broken: "), "{error}");
+    }
+}
+
+#[test]
+fn a_definition_is_found_however_it_is_written() {
+    for names in [
+        "names: {plural: things, kind: Thing}",
+        "names:\n    kind: 'Thing'",
+        "\"names\": {\"kind\":\"Thing\"}",
+        "names:\n    kind: &name !!str Thing",
+        "names:\n    kind: # its name\n      Thing",
+    ] {
+        let text = definition("KIND", "thing").replace("names: {kind: KIND}", names);
+        let files = Memory::new(&[("/s/a.yaml", &text)]);
+        let search = search(&["/s"], &files).expect("it is allowed");
+        assert_eq!(title(&search, "x.io/v1", "Thing"), Ok(Some("thing".into())), "{names}");
+    }
+}
+
+#[test]
+fn there_is_an_end_to_locations_and_to_definitions() {
+    let files = Memory::new(&[("/s/a.yaml", &definition("Thing", "thing"))]);
+    assert!(search(&["/s"; 32], &files).is_ok());
+    let expected = "there are 33 schema locations; at most 32 are looked at";
+    assert_eq!(search(&["/s"; 33], &files).err().as_deref(), Some(expected));
+
+    let search = search(&["/s"], &files).expect("it is allowed");
+    search.room.set(10);
+    let expected = "schema location `/s`: there are too many definitions; name fewer folders";
+    assert_eq!(title(&search, "x.io/v1", "Thing").err().as_deref(), Some(expected));
 }
 
 #[test]
