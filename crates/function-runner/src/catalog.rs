@@ -7,17 +7,24 @@ use bytes::Bytes;
 use loggia_evaluator::process::Captured;
 use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator, resource_list};
 use loggia_functions::{Output, find};
+use loggia_render::SchemaFolders;
 use loggia_render::guard::{Guard, GuardedOutput};
 
 /// Runs built-in functions; those that execute programs of their users run in a guarded child.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Catalog {
     guard: Guard,
+    schemas: SchemaFolders,
 }
 
 // === impl Catalog ===
 
 impl Catalog {
+    /// The catalog, with folders that functions may take schemas from.
+    pub(crate) fn new(schemas: SchemaFolders) -> Self {
+        Self { guard: Guard::default(), schemas }
+    }
+
     async fn run(&self, call: &Call) -> Result<Answer, Error> {
         let image = || call.image.clone();
         let not_found = || Error::NotFound { image: image(), asked: vec![] };
@@ -26,7 +33,9 @@ impl Catalog {
         let ended = if function.guarded {
             self.guard.run_text(&call.image, resource_list).await
         } else {
-            let filtered = tokio::task::spawn_blocking(move || version.filter(&resource_list)).await;
+            let schemas = self.schemas.clone();
+            let filter = move || version.filter_with(&resource_list, &schemas);
+            let filtered = tokio::task::spawn_blocking(filter).await;
             filtered.map(guarded).map_err(|_| "it panicked".to_owned())
         };
         let defect = |reason| Error::Defect { image: image(), reason };

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use loggia_evaluator::tls::{ClientFiles, ServerFiles};
 use loggia_pods::{PodAddress, PodSecurity, PodTls};
-use loggia_render::check_prefix;
+use loggia_render::{SchemaFolders, check_prefix};
 use loggia_telemetry::Environment;
 use loggia_telemetry::environment::Otlp;
 use tracing::{info, warn};
@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) traces: Option<Otlp>,
     /// The identity of the service, if it is to have one.
     pub(crate) tls: Option<ServerFiles>,
+    /// What built-in functions may read.
+    pub(crate) schemas: SchemaFolders,
 }
 
 /// How function pods run.
@@ -152,6 +154,8 @@ impl Config {
             traces: surroundings.traces.clone(),
             tls: ServerFiles::named(&flags.tls_cert, &flags.tls_key, &flags.client_ca)
                 .map_err(|error| Refusal::Usage(error.to_string()))?,
+            schemas: SchemaFolders::new(flags.schema_folders.iter().map(PathBuf::from))
+                .context("--schema-folder")?,
         })
     }
 }

@@ -26,6 +26,7 @@ pub(crate) struct Flags {
     pub(crate) exec_inherit_environment: bool,
     pub(crate) drain_timeout: Duration,
     pub(crate) kubeconfig: String,
+    pub(crate) schema_folders: Vec<String>,
     pub(crate) pods: PodFlags,
     /// The names of the flags that were given.
     pub(crate) given: BTreeSet<&'static str>,
@@ -108,6 +109,7 @@ impl Default for Flags {
             exec_inherit_environment: false,
             drain_timeout: Duration::from_secs(25),
             kubeconfig: String::new(),
+            schema_folders: Vec::new(),
             pods: PodFlags::default(),
             given: BTreeSet::new(),
             leftover: Vec::new(),
@@ -185,7 +187,7 @@ impl Flags {
     }
 
     fn set(&mut self) -> FlagSet<'_> {
-        use Target::{Bool, Int, Text};
+        use Target::{Bool, Int, Text, Texts};
         let Self {
             port,
             disable_runtimes,
@@ -203,6 +205,7 @@ impl Flags {
             exec_inherit_environment,
             drain_timeout,
             kubeconfig,
+            schema_folders,
             pods,
             given: _,
             leftover: _,
@@ -290,6 +293,11 @@ impl Flags {
                 "How long calls in flight may take to end when the service is asked to stop.",
             )
             .flag("kubeconfig", Text(kubeconfig), "The file that says how to reach the cluster.")
+            .flag(
+                "schema-folder",
+                Texts(schema_folders),
+                "A folder that built-in kubeconform and kubeval may read schemas from, if a package names it; may be given several times.",
+            )
             .flag(
                 "pod-cache-config",
                 Text(pod_cache_config),
@@ -461,7 +469,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 44);
+        assert_eq!(listed.len(), 45);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

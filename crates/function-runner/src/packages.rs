@@ -8,28 +8,35 @@ use loggia_render::guard::Guard;
 use loggia_render::service::PackageService;
 use loggia_render::{
     Builtin, Call, Exec, FunctionRef, FunctionRuntime, Local, Multi, Options, Running, RuntimeError,
+    SchemaFolders,
 };
 use loggia_telemetry::Telemetry;
 use tonic::Code;
 
 /// A runtime whose functions are counted as those of calls are.
 #[derive(Debug)]
-struct Counted<R> {
+pub(crate) struct Counted<R> {
     runtime: R,
     telemetry: Telemetry,
+}
+
+/// The functions of the catalog.
+pub(crate) fn builtin(schemas: SchemaFolders, telemetry: Telemetry) -> Counted<Builtin> {
+    let runtime = Builtin::on_own_threads(Guard::default()).with_schemas(schemas);
+    Counted { runtime, telemetry }
 }
 
 /// A service that runs functions as calls to the evaluator do, except that built-in ones work on trees.
 pub(crate) fn service(
     evaluator: Arc<dyn Evaluator>,
-    builtin: Option<Telemetry>,
+    builtin: Option<Counted<Builtin>>,
     image_prefix: String,
     lifecycle: &Lifecycle,
     message_limit: usize,
 ) -> PackageService {
     let mut runtime = Multi::default();
-    if let Some(telemetry) = builtin {
-        runtime.push(Counted { runtime: Builtin::on_own_threads(Guard::default()), telemetry });
+    if let Some(builtin) = builtin {
+        runtime.push(builtin);
     }
     // Commands that a package names are never run on a server; this says so.
     runtime.push(Exec::new(false, Exec::TIMEOUT));

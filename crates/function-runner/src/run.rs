@@ -40,6 +40,7 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
         metrics,
         traces,
         tls,
+        schemas,
     } = config;
     let tls = tls.map(ServerTls::new).transpose().context("--tls-cert, --tls-key, --client-ca")?;
     let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
@@ -56,7 +57,7 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
     let mut evaluators: Vec<Arc<dyn Evaluator>> = Vec::new();
     let (mut processes, mut pool) = (None, None);
     if builtin {
-        evaluators.push(Arc::new(Catalog::default()));
+        evaluators.push(Arc::new(Catalog::new(schemas.clone())));
     }
     if let Some(exec) = exec {
         let (exec, children) = exec_evaluator(exec, message_limit)?;
@@ -94,7 +95,7 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
     });
     let evaluator = Checked(Multi::new(evaluators));
     let evaluator: Arc<dyn Evaluator> = Arc::new(Observed { evaluator, telemetry: telemetry.clone() });
-    let builtin = builtin.then(|| telemetry.clone());
+    let builtin = builtin.then(|| packages::builtin(schemas, telemetry.clone()));
     let packages = packages::service(Arc::clone(&evaluator), builtin, catalog, &lifecycle, message_limit);
     let routes = Routes::new(evaluator, &lifecycle, message_limit)
         .with(packages.into_server())

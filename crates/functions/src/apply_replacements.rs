@@ -13,7 +13,7 @@ use self::identity::{Identity, Pattern};
 use self::target::Matching;
 use crate::object::Object;
 use crate::selector::Selector;
-use crate::{Failure, Framework, Function, Role, Version, lookup, report};
+use crate::{Failure, Framework, Function, Role, Run, Version, lookup, report};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "apply-replacements",
@@ -25,11 +25,23 @@ pub(crate) static FUNCTION: Function = Function {
         Version {
             tags: &["latest", "unstable", "v0.1"],
             framework: Framework::Sdk,
-            run: |list| run(list, Rules::Patterns),
+            run: Run::List(|list| run(list, Rules::Patterns)),
         },
-        Version { tags: &["v0.1.2"], framework: Framework::Sdk, run: |list| run(list, Rules::Strict) },
-        Version { tags: &["v0.1.1"], framework: Framework::Sdk, run: |list| run(list, Rules::Lenient) },
-        Version { tags: &["v0.1.0"], framework: Framework::Sdk, run: |list| run(list, Rules::First) },
+        Version {
+            tags: &["v0.1.2"],
+            framework: Framework::Sdk,
+            run: Run::List(|list| run(list, Rules::Strict)),
+        },
+        Version {
+            tags: &["v0.1.1"],
+            framework: Framework::Sdk,
+            run: Run::List(|list| run(list, Rules::Lenient)),
+        },
+        Version {
+            tags: &["v0.1.0"],
+            framework: Framework::Sdk,
+            run: Run::List(|list| run(list, Rules::First)),
+        },
     ],
 };
 

@@ -8,7 +8,7 @@ use loggia_yaml::{Node, Pair, ScalarStyle, Tag, node_to_string, parse_first};
 
 use crate::fields::{self, Visitor};
 use crate::outcome::{Shape, conclude};
-use crate::{Failure, Framework, Function, Role, Version, data, setters};
+use crate::{Failure, Framework, Function, Role, Run, Version, data, setters};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "apply-setters",
@@ -20,12 +20,12 @@ pub(crate) static FUNCTION: Function = Function {
         Version {
             tags: &["latest", "unstable"],
             framework: Framework::KyamlTwice,
-            run: |list| run(list, Report::Full),
+            run: Run::List(|list| run(list, Report::Full)),
         },
         Version {
             tags: &["v0.2", "v0.2.0", "v0.2.1", "v0.2.2"],
             framework: Framework::OldKyamlTwice,
-            run: |list| run(list, Report::Short),
+            run: Run::List(|list| run(list, Report::Short)),
         },
     ],
 };

@@ -6,7 +6,7 @@ use loggia_yaml::{Kind, Node, Pair, parse_first};
 
 use crate::fields::{self, Visitor};
 use crate::outcome::{Shape, conclude};
-use crate::{Failure, Framework, Function, Role, Version, data, setters};
+use crate::{Failure, Framework, Function, Role, Run, Version, data, setters};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "create-setters",
@@ -18,12 +18,12 @@ pub(crate) static FUNCTION: Function = Function {
         Version {
             tags: &["latest", "unstable", "v0.1"],
             framework: Framework::KyamlTwice,
-            run: |list| run(list, Annotations::OfUsers),
+            run: Run::List(|list| run(list, Annotations::OfUsers)),
         },
         Version {
             tags: &["v0.1.0"],
             framework: Framework::KyamlTwice,
-            run: |list| run(list, Annotations::All),
+            run: Run::List(|list| run(list, Annotations::All)),
         },
     ],
 };

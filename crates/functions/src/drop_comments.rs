@@ -6,7 +6,7 @@ use loggia_krm::ResourceList;
 use loggia_yaml::{Node, from_str, to_json, to_node};
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "drop-comments",
@@ -14,7 +14,11 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("drop_comments.md"),
     guarded: false,
-    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::KyamlTwice, run }],
+    versions: &[Version {
+        tags: &["latest", "unstable"],
+        framework: Framework::KyamlTwice,
+        run: Run::List(run),
+    }],
 };
 
 /// What JSON can say. Every number is a float.

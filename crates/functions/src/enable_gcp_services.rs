@@ -8,7 +8,7 @@ use loggia_yaml::{Node, Pair};
 
 use crate::fields::{file_of, raw_text};
 use crate::outcome::{Shape, conclude};
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "enable-gcp-services",
@@ -19,7 +19,7 @@ pub(crate) static FUNCTION: Function = Function {
     versions: &[Version {
         tags: &["latest", "unstable", "v0.1", "v0.1.0"],
         framework: Framework::KyamlTwice,
-        run,
+        run: Run::List(run),
     }],
 };
 

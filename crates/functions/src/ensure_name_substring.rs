@@ -13,7 +13,7 @@ use crate::depends_on::{DEPENDS_ON, Reference};
 use crate::failure::Failure;
 use crate::field_spec::{FieldSpec, Leaf};
 use crate::kustomize::{self, Id};
-use crate::{Framework, Function, Role, Version, object};
+use crate::{Framework, Function, Role, Run, Version, object};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "ensure-name-substring",
@@ -22,16 +22,20 @@ pub(crate) static FUNCTION: Function = Function {
     manual: include_str!("ensure_name_substring.md"),
     guarded: false,
     versions: &[
-        Version { tags: &["latest"], framework: Framework::Kyaml, run: |list| run(list, Rules::Newest) },
+        Version {
+            tags: &["latest"],
+            framework: Framework::Kyaml,
+            run: Run::List(|list| run(list, Rules::Newest)),
+        },
         Version {
             tags: &["unstable", "v0.2.0", "v0.2.1"],
             framework: Framework::Kyaml,
-            run: |list| run(list, Rules::Forgetful),
+            run: Run::List(|list| run(list, Rules::Forgetful)),
         },
         Version {
             tags: &["v0.1.1", "v0.1.0", "v0.1"],
             framework: Framework::OldKyaml,
-            run: |list| run(list, Rules::First),
+            run: Run::List(|list| run(list, Rules::First)),
         },
     ],
 };

@@ -14,7 +14,7 @@ use self::comments::Definitions;
 use self::kptfile::Step;
 use crate::fields::{file_of, raw_text};
 use crate::outcome::{Shape, conclude};
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "fix",
@@ -22,7 +22,11 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("fix.md"),
     guarded: false,
-    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::OldKyamlTwice, run }],
+    versions: &[Version {
+        tags: &["latest", "unstable"],
+        framework: Framework::OldKyamlTwice,
+        run: Run::List(run),
+    }],
 };
 
 const KPTFILE: &str = "Kptfile";

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::fields::{MAX_DEPTH, raw_text};
 use crate::schemas::Catalog;
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "format",
@@ -22,7 +22,7 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("format.md"),
     guarded: false,
-    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::Kyaml, run }],
+    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::Kyaml, run: Run::List(run) }],
 };
 
 /// Says how a resource wants to be formatted: `standard`, or `none` for not at all.

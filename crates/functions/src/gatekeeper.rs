@@ -14,7 +14,7 @@ use regorus::Value;
 
 use self::matching::{Match, Subject};
 use self::template::Template;
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "gatekeeper",
@@ -23,19 +23,19 @@ pub(crate) static FUNCTION: Function = Function {
     manual: include_str!("gatekeeper.md"),
     guarded: true,
     versions: &[
-        Version { tags: &["latest"], framework: Framework::Kyaml, run: |list| run(list, NEWEST) },
+        Version { tags: &["latest"], framework: Framework::Kyaml, run: Run::List(|list| run(list, NEWEST)) },
         // `unstable` is the tag of another registry, whose last build is as old.
         Version {
             tags: &["unstable", "v0.2.1", "v0.2"],
             framework: Framework::Kyaml,
-            run: |list| run(list, Rules { refuses_unknown: false, ..NEWEST }),
+            run: Run::List(|list| run(list, Rules { refuses_unknown: false, ..NEWEST })),
         },
         Version {
             tags: &["v0.2.0", "v0.1.3", "v0.1.2", "v0.1.1"],
             framework: Framework::Kyaml,
-            run: |list| {
+            run: Run::List(|list| {
                 run(list, Rules { refuses_unknown: false, template_versions: &["v1beta1", "v1alpha1"] })
-            },
+            }),
         },
     ],
 };

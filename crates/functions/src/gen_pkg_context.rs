@@ -8,7 +8,7 @@ use loggia_krm::kptfile::{API_VERSION, KIND};
 use loggia_krm::{FileRef, Resource, ResourceList, ResultItem, Results, Severity};
 use loggia_yaml::{Node, Pair};
 
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Run, Version};
 
 const FILE: &str = "package-context.yaml";
 const NAME: &str = "kptfile.kpt.dev";
@@ -21,7 +21,7 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Generator,
     manual: include_str!("gen_pkg_context.md"),
     guarded: false,
-    versions: &[Version { tags: &["latest"], framework: Framework::Kyaml, run }],
+    versions: &[Version { tags: &["latest"], framework: Framework::Kyaml, run: Run::List(run) }],
 };
 
 fn run(list: &mut ResourceList) -> Result<(), Failure> {

@@ -1,12 +1,13 @@
 //! `kubeconform`: checks resources against the schemas of their kinds.
 
+use loggia_krm::annotation;
 use loggia_krm::{FieldRef, FileRef, Resource, ResourceList, ResourceRef, ResultItem, Severity};
 use loggia_yaml::Node;
 use serde_json::Value;
 
 use crate::object::Object;
-use crate::schemas::{Catalog, Checker, Fault, Strictness};
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::schemas::{Checker, Fault, Location, Search, Settings, Strictness};
+use crate::{Failure, Framework, Function, Role, Run, SchemaFiles, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "kubeconform",
@@ -17,12 +18,9 @@ pub(crate) static FUNCTION: Function = Function {
     versions: &[Version {
         tags: &["latest", "unstable", "v0.1.3", "v0.1.2", "v0.1"],
         framework: Framework::Sdk,
-        run,
+        run: Run::WithSchemas(run),
     }],
 };
-
-/// The location that stands for the custom resource definitions of the package itself.
-const PACKAGE: &str = "package://";
 
 /// What the config says.
 struct Config {
@@ -32,8 +30,8 @@ struct Config {
     kubernetes_version: String,
 }
 
-fn run(list: &mut ResourceList) -> Result<(), Failure> {
-    let outcome = validate(list);
+fn run(list: &mut ResourceList, files: &dyn SchemaFiles) -> Result<(), Failure> {
+    let outcome = validate(list, files);
     let failed = |text: &str| Failure { stderr: format!("failed to evaluate function: {text}") };
     let found = outcome.map_err(|error| failed(&error))?;
     if found.is_empty() {
@@ -45,23 +43,16 @@ fn run(list: &mut ResourceList) -> Result<(), Failure> {
     Err(failed("error: function failure"))
 }
 
-fn validate(list: &ResourceList) -> Result<Vec<ResultItem>, String> {
+fn validate(list: &ResourceList, files: &dyn SchemaFiles) -> Result<Vec<ResultItem>, String> {
     let config = Config::new(list.function_config.as_ref());
-    let version = Some(config.kubernetes_version.as_str()).filter(|version| !version.is_empty());
-    let mut catalog = Catalog::new(version)?;
-    for location in &config.locations {
-        match location.as_str() {
-            PACKAGE => catalog.add_custom(&list.items)?,
-            "default" => {}
-            other => {
-                return Err(format!(
-                    "schema location `{other}`: a built-in function reads no files and no network; it has the schemas of \
-                     Kubernetes (`default`) and takes those of custom resources from the package (`{PACKAGE}`)"
-                ));
-            }
-        }
-    }
-    let checker = Checker { catalog: &catalog, strictness: config.strictness };
+    let settings = Settings {
+        locations: config.locations()?,
+        items: &list.items,
+        kubernetes_version: Some(config.kubernetes_version.as_str()).filter(|version| !version.is_empty()),
+        strictness: config.strictness,
+    };
+    let search = Search::new(settings, files)?;
+    let checker = Checker { catalog: &search.catalog, strictness: config.strictness };
     let mut results = Vec::new();
     for item in list.items.iter().filter(|item| has_signature(item.node())) {
         let (api_version, kind) = (item.api_version(), item.kind());
@@ -71,7 +62,7 @@ fn validate(list: &ResourceList) -> Result<Vec<ResultItem>, String> {
         if config.skip_kinds.iter().any(|skipped| skipped == kind || *skipped == full) {
             continue;
         }
-        let Some(schema) = catalog.schema(api_version, kind) else { continue };
+        let Some(schema) = search.schema(api_version, kind)? else { continue };
         let problems = checker.check(&schema, item.node());
         results.extend(problems.into_iter().map(|problem| {
             result(item, &problem.path.join(".").replace('/', "."), &message(&problem.fault))
@@ -94,8 +85,12 @@ fn has_signature(node: &Node) -> bool {
 
 /// A problem of a resource, at a field.
 fn result(item: &Resource, field: &str, message: &str) -> ResultItem {
-    let index = item.index().parse().unwrap_or(-1);
     let object = Object::of(item);
+    // The functions SDK knows the newer spelling only.
+    let index = match object.annotation(annotation::INDEX) {
+        "" => -1,
+        text => text.parse().unwrap_or_default(),
+    };
     ResultItem {
         resource_ref: Some(ResourceRef {
             api_version: object.api_version().to_owned(),
@@ -104,7 +99,7 @@ fn result(item: &Resource, field: &str, message: &str) -> ResultItem {
             namespace: object.namespace().to_owned(),
         }),
         field: Some(FieldRef { path: field.to_owned(), ..FieldRef::default() }),
-        file: Some(FileRef { path: item.path().to_owned(), index }),
+        file: Some(FileRef { path: object.annotation(annotation::PATH).to_owned(), index }),
         ..ResultItem::new(Severity::Error, message)
     }
 }
@@ -136,7 +131,8 @@ fn message(fault: &Fault) -> String {
         }
         Fault::Pattern { got, want } => format!("{} does not match pattern {}", quote(got), quote(want)),
         Fault::Format { got, name, reason } => format!("{} is not valid {name}: {reason}", quote(got)),
-        Fault::Group(_) => "validation failed".to_owned(),
+        Fault::Group(_) | Fault::Reference(_) => "validation failed".to_owned(),
+        Fault::Never => "false schema".to_owned(),
         Fault::Equal(first, second) => format!("items at {first} and {second} are equal"),
     }
 }
@@ -223,6 +219,16 @@ impl Config {
             strictness: if flag("strict") { Strictness::Strict } else { Strictness::Lax },
             kubernetes_version: text("kubernetes_version"),
         }
+    }
+
+    /// Where to look, in order. Kubernetes itself is left out only where files stand in for it, as with the original.
+    fn locations(&self) -> Result<Vec<Location>, String> {
+        let mut locations =
+            self.locations.iter().map(|text| Location::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        if locations.iter().all(|location| *location == Location::Package) {
+            locations.push(Location::Kubernetes);
+        }
+        Ok(locations)
     }
 }
 

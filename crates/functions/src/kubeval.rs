@@ -4,8 +4,8 @@ use loggia_krm::{FieldRef, FileRef, Resource, ResourceList, ResourceRef, ResultI
 use loggia_yaml::Node;
 use serde_json::Value;
 
-use crate::schemas::{Catalog, Checker, Fault, Problem, Strictness, flat};
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::schemas::{Checker, Fault, Location, Problem, Search, Settings, Strictness, flat};
+use crate::{Failure, Framework, Function, Role, Run, SchemaFiles, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "kubeval",
@@ -16,34 +16,43 @@ pub(crate) static FUNCTION: Function = Function {
     versions: &[Version {
         tags: &["latest", "unstable", "v0.3.0", "v0.3", "v0.2.1", "v0.2.0", "v0.2"],
         framework: Framework::TypeScript,
-        run,
+        run: Run::WithSchemas(run),
     }],
 };
 
 /// What the config says.
 struct Config {
+    location: Option<String>,
+    additional_locations: Vec<String>,
     ignore_missing: bool,
     skip_kinds: Vec<String>,
     strictness: Strictness,
 }
 
-fn run(list: &mut ResourceList) -> Result<(), Failure> {
-    let results = validate(list).map_err(|stderr| Failure { stderr })?;
+fn run(list: &mut ResourceList, files: &dyn SchemaFiles) -> Result<(), Failure> {
+    let results = validate(list, files).map_err(|stderr| Failure { stderr })?;
     let failed = results.has_errors();
     list.set_results(&results);
     if failed { Err(Failure { stderr: String::new() }) } else { Ok(()) }
 }
 
-fn validate(list: &ResourceList) -> Result<Results, String> {
+fn validate(list: &ResourceList, files: &dyn SchemaFiles) -> Result<Results, String> {
     let config = Config::new(list.function_config.as_ref())?;
-    let mut catalog = Catalog::new(None)?;
-    catalog.add_custom(&list.items)?;
-    let checker = Checker { catalog: &catalog, strictness: config.strictness };
+    let settings = Settings {
+        locations: config.locations()?,
+        items: &list.items,
+        kubernetes_version: None,
+        strictness: config.strictness,
+    };
+    let search = Search::new(settings, files)?;
+    let checker = Checker { catalog: &search.catalog, strictness: config.strictness };
     let mut results = Vec::new();
     for item in list.items.iter().filter(|item| !config.skip_kinds.iter().any(|kind| kind == item.kind())) {
-        match catalog.schema(item.api_version(), item.kind()) {
-            // The package's own file came with a schema that says little more than that it is one.
-            _ if item.kind() == "Kptfile" && item.group() == "kpt.dev" => {}
+        // The package's own file came with a schema that says little more than that it is one.
+        if item.kind() == "Kptfile" && item.group() == "kpt.dev" {
+            continue;
+        }
+        match search.schema(item.api_version(), item.kind())? {
             Some(schema) => {
                 let mut problems = flat(checker.check(&schema, item.node()));
                 // This library looks at all of an object's fields before it goes into any.
@@ -116,7 +125,8 @@ fn messages(problem: &Problem) -> Vec<(Option<String>, String)> {
         Fault::Bound(keyword, _, want) => here(format!("{keyword} is {want}")),
         Fault::Pattern { want, .. } => here(format!("Does not match pattern '{want}'")),
         Fault::Format { name, .. } => here(format!("Does not match format '{name}'")),
-        Fault::Group(_) => Vec::new(),
+        Fault::Group(_) | Fault::Reference(_) => Vec::new(),
+        Fault::Never => here("False always fails validation".to_owned()),
         Fault::Equal(first, second) => here(format!("array items[{first},{second}] must be unique")),
     }
 }
@@ -132,20 +142,24 @@ impl Config {
             Some("false") => Ok(false),
             Some(other) => Err(format!("`{key}` must be `true` or `false`, not `{other}`")),
         };
-        for key in ["schema_location", "additional_schema_locations"] {
-            if let Some(location) = data(key).and_then(Node::scalar) {
-                return Err(format!(
-                    "`{key}: {location}`: a built-in function reads no files and no network; it has the schemas of \
-                     Kubernetes and takes those of custom resources from the package"
-                ));
-            }
-        }
-        let kinds = data("skip_kinds").and_then(Node::scalar).unwrap_or_default();
+        let text = |key: &str| data(key).and_then(Node::scalar).unwrap_or_default();
+        let list = |key: &str| text(key).split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>();
+        let is_there = |text: &String| !text.is_empty();
         Ok(Self {
+            location: Some(text("schema_location").to_owned()).filter(is_there),
+            additional_locations: list("additional_schema_locations").into_iter().filter(is_there).collect(),
             ignore_missing: flag("ignore_missing_schemas")?,
-            skip_kinds: kinds.split(',').map(|kind| kind.trim().to_owned()).collect(),
+            skip_kinds: list("skip_kinds"),
             strictness: if flag("strict")? { Strictness::Strict } else { Strictness::Lax },
         })
+    }
+
+    /// Where to look, in order: what the package itself defines comes first, and Kubernetes unless a location stands in
+    /// for it.
+    fn locations(&self) -> Result<Vec<Location>, String> {
+        let first = self.location.as_deref().map_or(Ok(Location::Kubernetes), Location::parse)?;
+        let others = self.additional_locations.iter().map(|text| Location::parse(text));
+        [Ok(Location::Package), Ok(first)].into_iter().chain(others).collect()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! One module a function. Each declares a [`Function`]: its name, what it is for, and what runs for which
 //! version. [`find`] takes an image as people write it in a Kptfile. Nothing here reads a file, a clock or
-//! the network, and nothing here knows who calls it.
+//! the network, and nothing here knows who calls it. What a function wants of the world outside of its list is
+//! handed in as [`SchemaFiles`].
 
 mod apply_replacements;
 mod apply_setters;
@@ -40,6 +41,7 @@ mod outcome;
 mod regexp;
 mod remove_local_config_resources;
 mod report;
+mod schema_files;
 #[cfg(feature = "schemas")]
 mod schemas;
 mod scope;
@@ -60,6 +62,7 @@ use loggia_krm::ResourceList;
 
 pub use self::failure::Failure;
 pub use self::framework::Framework;
+pub use self::schema_files::{NoSchemaFiles, SchemaFiles};
 
 /// Every function, in the order of its name.
 pub static CATALOG: &[&Function] = &[
@@ -142,7 +145,14 @@ pub struct Version {
 }
 
 /// A function's code. It edits the items and sets the results.
-pub(crate) type Run = fn(&mut ResourceList) -> Result<(), Failure>;
+#[derive(Debug)]
+pub(crate) enum Run {
+    /// All it needs is in the list.
+    List(fn(&mut ResourceList) -> Result<(), Failure>),
+    /// Its config may name files with schemas.
+    #[cfg(feature = "schemas")]
+    WithSchemas(fn(&mut ResourceList, &dyn SchemaFiles) -> Result<(), Failure>),
+}
 
 /// What a function's process would have left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,22 +185,41 @@ pub fn find(image: &str) -> Option<(&'static Function, &'static Version)> {
 // === impl Version ===
 
 impl Version {
+    /// Runs the function on a list, with no files beside it.
+    ///
+    /// # Errors
+    /// As [`Version::run_with`].
+    pub fn run(&self, list: &mut ResourceList) -> Result<(), Failure> {
+        self.run_with(list, &NoSchemaFiles)
+    }
+
     /// Runs the function on a list.
     ///
     /// # Errors
     /// If the original would end with exit code 1. The list then holds what it would have written: its
     /// results, and the changes made so far.
-    pub fn run(&self, list: &mut ResourceList) -> Result<(), Failure> {
+    #[cfg_attr(not(feature = "schemas"), allow(unused_variables, reason = "what wants files is left out"))]
+    pub fn run_with(&self, list: &mut ResourceList, files: &dyn SchemaFiles) -> Result<(), Failure> {
         self.framework.prepare(list);
-        let outcome = (self.run)(list);
+        let outcome = match self.run {
+            Run::List(run) => run(list),
+            #[cfg(feature = "schemas")]
+            Run::WithSchemas(run) => run(list, files),
+        };
         self.framework.finish(list);
         outcome
     }
 
-    /// Runs the function on a list as text, as its program would.
+    /// Runs the function on a list as text, as its program would, with no files beside it.
     #[must_use]
     pub fn filter(&self, stdin: &[u8]) -> Output {
-        self.filter_list(stdin).unwrap_or_else(|Failure { stderr }| Output {
+        self.filter_with(stdin, &NoSchemaFiles)
+    }
+
+    /// Runs the function on a list as text, as its program would.
+    #[must_use]
+    pub fn filter_with(&self, stdin: &[u8], files: &dyn SchemaFiles) -> Output {
+        self.filter_list(stdin, files).unwrap_or_else(|Failure { stderr }| Output {
             stdout: String::new(),
             stderr,
             exit_code: 1,
@@ -198,10 +227,10 @@ impl Version {
     }
 
     /// Fails where the program would end before it writes.
-    fn filter_list(&self, stdin: &[u8]) -> Result<Output, Failure> {
+    fn filter_list(&self, stdin: &[u8], files: &dyn SchemaFiles) -> Result<Output, Failure> {
         let mut list = self.framework.read(stdin)?;
         let spellings = self.framework.note_spellings(&mut list)?;
-        let (stderr, exit_code) = match self.run(&mut list) {
+        let (stderr, exit_code) = match self.run_with(&mut list, files) {
             Ok(()) => (std::mem::take(&mut list.printed), 0),
             Err(failure) => (failure.stderr, 1),
         };

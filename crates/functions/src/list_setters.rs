@@ -8,7 +8,7 @@ use loggia_yaml::{Node, Pair, node_to_string, parse_first};
 
 use crate::fields::{self, Visitor};
 use crate::outcome::{Shape, conclude};
-use crate::{Failure, Framework, Function, Role, Version, data, setters};
+use crate::{Failure, Framework, Function, Role, Run, Version, data, setters};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "list-setters",
@@ -20,12 +20,12 @@ pub(crate) static FUNCTION: Function = Function {
         Version {
             tags: &["latest", "unstable", "v0.1"],
             framework: Framework::KyamlTwice,
-            run: |list| run(list, Absence::Warns),
+            run: Run::List(|list| run(list, Absence::Warns)),
         },
         Version {
             tags: &["v0.1.0"],
             framework: Framework::OldKyamlTwice,
-            run: |list| run(list, Absence::Fails),
+            run: Run::List(|list| run(list, Absence::Fails)),
         },
     ],
 };

@@ -2,7 +2,7 @@
 
 use loggia_krm::ResourceList;
 
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "no-op",
@@ -10,7 +10,7 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("no_op.md"),
     guarded: false,
-    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::Sdk, run }],
+    versions: &[Version { tags: &["latest", "unstable"], framework: Framework::Sdk, run: Run::List(run) }],
 };
 
 #[expect(clippy::unnecessary_wraps, reason = "every function has this shape")]

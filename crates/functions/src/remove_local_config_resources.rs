@@ -3,7 +3,7 @@
 use loggia_krm::{FileRef, ResourceList, ResultItem, Severity, annotation};
 
 use crate::outcome::{Shape, conclude};
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "remove-local-config-resources",
@@ -14,7 +14,7 @@ pub(crate) static FUNCTION: Function = Function {
     versions: &[Version {
         tags: &["latest", "unstable", "v0.1", "v0.1.0"],
         framework: Framework::OldKyamlTwice,
-        run,
+        run: Run::List(run),
     }],
 };
 

@@ -1,21 +1,28 @@
 //! What valid Kubernetes objects look like, and what is wrong with the others.
 //!
-//! The definitions of several Kubernetes versions are part of the program, made by `e2e/schemas`. [`Catalog`] finds
-//! the one for a resource, [`check`] holds a resource against it.
+//! The definitions of several Kubernetes versions are part of the program, made by `e2e/schemas`: the [`Catalog`].
+//! Others come from custom resource definitions ([`definitions`]) and from files of JSON schema ([`json`]). [`Search`]
+//! finds the one for a resource, [`check`] holds a resource against it.
 
 mod check;
+mod definitions;
+mod folder;
 mod format;
+mod json;
+mod location;
+mod search;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use loggia_krm::Resource;
-use loggia_yaml::Node;
 use serde_json::Value;
 
 pub(crate) use self::check::{Checker, Fault, Problem, Strictness, flat};
+pub(crate) use self::definitions::Definitions;
+pub(crate) use self::location::Location;
+pub(crate) use self::search::{Search, Settings};
 
 static DEFINITIONS: &str = include_str!("schemas/kubernetes.tsv");
 
@@ -33,18 +40,32 @@ struct Index {
     lines: Vec<Line>,
 }
 
-/// The definitions of one Kubernetes version, and of custom resources that a list itself defines.
+/// The definitions of one Kubernetes version.
 pub(crate) struct Catalog {
     version: u32,
     parsed: RefCell<HashMap<&'static str, Option<Rc<Value>>>>,
-    custom: HashMap<(String, String), Rc<Value>>,
 }
 
 /// The schema of a resource.
 #[derive(Clone)]
 pub(crate) struct Schema {
     pub(crate) root: Rc<Value>,
-    pub(crate) custom: bool,
+    pub(crate) dialect: Dialect,
+}
+
+/// How a schema is to be understood.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// A definition of Kubernetes: a field that is not required may be null.
+    Kubernetes,
+    /// A custom resource definition: a field may be null that is `nullable`; `apiVersion`, `kind` and `metadata` need
+    /// no mention.
+    Definition,
+    /// A file of JSON schema, which means what it says.
+    Json {
+        /// Whether `format` is more than a remark.
+        formats: bool,
+    },
 }
 
 // === impl Index ===
@@ -89,38 +110,12 @@ impl Catalog {
                 format!("Kubernetes version `{wanted}` is not built in; there are {}", versions.join(", "))
             })?,
         };
-        Ok(Self { version: 1 << at, parsed: RefCell::default(), custom: HashMap::new() })
-    }
-
-    /// Learns the kinds that custom resource definitions among the resources define.
-    pub(crate) fn add_custom(&mut self, items: &[Resource]) -> Result<(), String> {
-        let is_definition = |item: &&Resource| {
-            item.kind() == "CustomResourceDefinition" && item.group() == "apiextensions.k8s.io"
-        };
-        for item in items.iter().filter(is_definition) {
-            let node = item.node();
-            let text = |path: &[&str]| node.at(path).and_then(Node::as_str).unwrap_or_default();
-            let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
-            for version in node.at(&["spec", "versions"]).map_or(&[][..], Node::items) {
-                let Some(schema) = version.at(&["schema", "openAPIV3Schema"]) else { continue };
-                let api_version = format!("{group}/{}", version.get_str("name").unwrap_or_default());
-                let failed = |error: &dyn std::fmt::Display| {
-                    format!("CustomResourceDefinition {}: {error}", item.name())
-                };
-                let json = loggia_yaml::to_json(schema).map_err(|error| failed(&error))?;
-                let schema = serde_json::from_str(&json).map_err(|error| failed(&error))?;
-                self.custom.insert((api_version, kind.to_owned()), Rc::new(schema));
-            }
-        }
-        Ok(())
+        Ok(Self { version: 1 << at, parsed: RefCell::default() })
     }
 
     /// The schema of a kind. As files are named by the first label of the group only, `apps.example.com` finds what
     /// `apps` finds.
     pub(crate) fn schema(&self, api_version: &str, kind: &str) -> Option<Schema> {
-        if let Some(schema) = self.custom.get(&(api_version.to_owned(), kind.to_owned())) {
-            return Some(Schema { root: Rc::clone(schema), custom: true });
-        }
         // Its definition holds itself, so there never was a file of it.
         if kind.eq_ignore_ascii_case("CustomResourceDefinition") {
             return None;
@@ -134,7 +129,7 @@ impl Catalog {
                 && line.name.contains(&suffix)
                 && line.text.contains("x-kubernetes-group-version-kind")
         })?;
-        self.definition(line.name).map(|root| Schema { root, custom: false })
+        self.definition(line.name).map(|root| Schema { root, dialect: Dialect::Kubernetes })
     }
 
     /// The schema of a kind at a version, if there is one for no other kind as well.

@@ -13,7 +13,7 @@ use self::path::PathPattern;
 use crate::fields::{self, Visitor};
 use crate::glob::Glob;
 use crate::outcome::{Shape, conclude};
-use crate::{Failure, Framework, Function, Role, Version, data, lookup, regexp};
+use crate::{Failure, Framework, Function, Role, Run, Version, data, lookup, regexp};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "search-replace",
@@ -25,12 +25,12 @@ pub(crate) static FUNCTION: Function = Function {
         Version {
             tags: &["latest", "unstable", "v0.2", "v0.2.0", "v0.2.1", "v0.2.2", "v0.2.3"],
             framework: Framework::KyamlTwice,
-            run: |list| run(list, MATCHERS),
+            run: Run::List(|list| run(list, MATCHERS)),
         },
         Version {
             tags: &["v0.1", "v0.1.0", "v0.1.1"],
             framework: Framework::KyamlTwice,
-            run: |list| run(list, MATCHERS_WITHOUT_FILE),
+            run: Run::List(|list| run(list, MATCHERS_WITHOUT_FILE)),
         },
     ],
 };

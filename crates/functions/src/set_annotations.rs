@@ -9,7 +9,7 @@ use crate::entries::{self, Config, Dialect};
 use crate::failure::Failure;
 use crate::field_spec::FieldSpec;
 use crate::outcome::conclude_quietly;
-use crate::{Framework, Function, Role, Version, kustomize, report};
+use crate::{Framework, Function, Role, Run, Version, kustomize, report};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "set-annotations",
@@ -18,11 +18,11 @@ pub(crate) static FUNCTION: Function = Function {
     manual: include_str!("set_annotations.md"),
     guarded: false,
     versions: &[
-        Version { tags: &["latest", "unstable", "v0.1.5"], framework: Framework::Kyaml, run },
+        Version { tags: &["latest", "unstable", "v0.1.5"], framework: Framework::Kyaml, run: Run::List(run) },
         Version {
             tags: &["v0.1.0", "v0.1.1", "v0.1.2", "v0.1.3", "v0.1.4"],
             framework: Framework::Kyaml,
-            run: run_without_results,
+            run: Run::List(run_without_results),
         },
     ],
 };

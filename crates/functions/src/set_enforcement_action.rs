@@ -4,7 +4,7 @@ use loggia_krm::{FileRef, Resource, ResourceList, ResultItem, Results};
 use loggia_yaml::{Node, Tag, node_to_string};
 
 use crate::failure::Failure;
-use crate::{Framework, Function, Role, Version, config, report};
+use crate::{Framework, Function, Role, Run, Version, config, report};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "set-enforcement-action",
@@ -12,7 +12,11 @@ pub(crate) static FUNCTION: Function = Function {
     role: Role::Mutator,
     manual: include_str!("set_enforcement_action.md"),
     guarded: false,
-    versions: &[Version { tags: &["latest", "unstable", "v0.1.0"], framework: Framework::OldKyaml, run }],
+    versions: &[Version {
+        tags: &["latest", "unstable", "v0.1.0"],
+        framework: Framework::OldKyaml,
+        run: Run::List(run),
+    }],
 };
 
 const CONSTRAINT: &str = "constraints.gatekeeper.sh/v1beta1";

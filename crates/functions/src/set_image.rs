@@ -14,7 +14,7 @@ use self::reference::Reference;
 use crate::config::{self, RunnerConfig};
 use crate::failure::Failure;
 use crate::field_spec::{FieldSpec, Leaf};
-use crate::{Framework, Function, Role, Version, report};
+use crate::{Framework, Function, Role, Run, Version, report};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "set-image",
@@ -23,9 +23,9 @@ pub(crate) static FUNCTION: Function = Function {
     manual: include_str!("set_image.md"),
     guarded: false,
     versions: &[
-        Version { tags: &["latest"], framework: Framework::Sdk, run },
+        Version { tags: &["latest"], framework: Framework::Sdk, run: Run::List(run) },
         // The tag of another registry, whose last build has the sources of 2025.
-        Version { tags: &["unstable"], framework: Framework::Sdk, run: legacy::run },
+        Version { tags: &["unstable"], framework: Framework::Sdk, run: Run::List(legacy::run) },
     ],
 };
 

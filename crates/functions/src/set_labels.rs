@@ -10,7 +10,7 @@ use loggia_yaml::Node;
 use crate::config::{self, Mismatch, RunnerConfig};
 use crate::failure::Failure;
 use crate::object::{self, Object, Owner, Unmatched};
-use crate::{Framework, Function, Role, Version, report};
+use crate::{Framework, Function, Role, Run, Version, report};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "set-labels",
@@ -19,13 +19,13 @@ pub(crate) static FUNCTION: Function = Function {
     manual: include_str!("set_labels.md"),
     guarded: false,
     versions: &[
-        Version { tags: &["latest", "unstable"], framework: Framework::Sdk, run },
+        Version { tags: &["latest", "unstable"], framework: Framework::Sdk, run: Run::List(run) },
         Version {
             tags: &["v0.2.0", "v0.2.1", "v0.2.2", "v0.2.3", "v0.2.4", "v0.2.5"],
             framework: Framework::Sdk,
-            run: run_0_2,
+            run: Run::List(run_0_2),
         },
-        Version { tags: &["v0.1.5", "v0.1"], framework: Framework::OldKyaml, run: kustomize::run },
+        Version { tags: &["v0.1.5", "v0.1"], framework: Framework::OldKyaml, run: Run::List(kustomize::run) },
     ],
 };
 

@@ -18,7 +18,7 @@ use self::origin::Origin;
 use crate::depends_on::{DEPENDS_ON, Reference};
 use crate::failure::Failure;
 use crate::object::{self, DEFAULT_NAMESPACE, Object, UNKNOWN_NAMESPACE, Unmatched};
-use crate::{Framework, Function, Role, Version, report, scope};
+use crate::{Framework, Function, Role, Run, Version, report, scope};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "set-namespace",
@@ -27,14 +27,34 @@ pub(crate) static FUNCTION: Function = Function {
     manual: include_str!("set_namespace.md"),
     guarded: false,
     versions: &[
-        Version { tags: &["latest"], framework: Framework::Sdk, run: |list| set(list, Rules::Newest) },
-        Version { tags: &["v0.4.5"], framework: Framework::Sdk, run: |list| set(list, Rules::Lenient) },
+        Version {
+            tags: &["latest"],
+            framework: Framework::Sdk,
+            run: Run::List(|list| set(list, Rules::Newest)),
+        },
+        Version {
+            tags: &["v0.4.5"],
+            framework: Framework::Sdk,
+            run: Run::List(|list| set(list, Rules::Lenient)),
+        },
         // The tag of another registry, whose last build has the sources of 2025.
-        Version { tags: &["unstable"], framework: Framework::Sdk, run: |list| set(list, Rules::Origins) },
-        Version { tags: &["v0.4.1", "v0.4.0"], framework: Framework::Sdk, run: legacy::run_0_4 },
-        Version { tags: &["v0.3.1"], framework: Framework::Sdk, run: legacy::run_0_3 },
-        Version { tags: &["v0.2.0", "v0.2"], framework: Framework::OldKyaml, run: kustomize::run_0_2 },
-        Version { tags: &["v0.1.4", "v0.1"], framework: Framework::OldKyaml, run: kustomize::run_0_1 },
+        Version {
+            tags: &["unstable"],
+            framework: Framework::Sdk,
+            run: Run::List(|list| set(list, Rules::Origins)),
+        },
+        Version { tags: &["v0.4.1", "v0.4.0"], framework: Framework::Sdk, run: Run::List(legacy::run_0_4) },
+        Version { tags: &["v0.3.1"], framework: Framework::Sdk, run: Run::List(legacy::run_0_3) },
+        Version {
+            tags: &["v0.2.0", "v0.2"],
+            framework: Framework::OldKyaml,
+            run: Run::List(kustomize::run_0_2),
+        },
+        Version {
+            tags: &["v0.1.4", "v0.1"],
+            framework: Framework::OldKyaml,
+            run: Run::List(kustomize::run_0_1),
+        },
     ],
 };
 

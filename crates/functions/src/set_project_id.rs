@@ -3,7 +3,7 @@
 use loggia_krm::{Kptfile, Resource, ResourceList};
 use loggia_yaml::{Node, Pair, ScalarStyle};
 
-use crate::{Failure, Framework, Function, Role, Version, data};
+use crate::{Failure, Framework, Function, Role, Run, Version, data};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "set-project-id",
@@ -14,7 +14,7 @@ pub(crate) static FUNCTION: Function = Function {
     versions: &[Version {
         tags: &["latest", "unstable", "v0.2", "v0.2.0"],
         framework: Framework::KyamlTwice,
-        run,
+        run: Run::List(run),
     }],
 };
 

@@ -12,7 +12,7 @@ mod value;
 use loggia_krm::{Resource, ResourceList, ResultItem, Results, Severity};
 use loggia_yaml::Node;
 
-use crate::{Failure, Framework, Function, Role, Version};
+use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "starlark",
@@ -27,13 +27,13 @@ pub(crate) static FUNCTION: Function = Function {
                 "v0.4.2", "v0.4.1", "v0.4",
             ],
             framework: Framework::Sdk,
-            run,
+            run: Run::List(run),
         },
-        Version { tags: &["v0.5.0", "v0.4.0"], framework: Framework::Sdk, run: run_misspelt },
+        Version { tags: &["v0.5.0", "v0.4.0"], framework: Framework::Sdk, run: Run::List(run_misspelt) },
         Version {
             tags: &["v0.3.0", "v0.3", "v0.2.2", "v0.2.1", "v0.2.0", "v0.2"],
             framework: Framework::Kyaml,
-            run: run_legacy,
+            run: Run::List(run_legacy),
         },
     ],
 };

@@ -6,7 +6,7 @@ use loggia_krm::annotation::{INDEX, PATH};
 use loggia_krm::{Resource, ResourceList};
 use loggia_yaml::{Kind, Node, Pair, Tag};
 
-use crate::{Failure, Framework, Function, Role, Version, lookup};
+use crate::{Failure, Framework, Function, Role, Run, Version, lookup};
 
 pub(crate) static FUNCTION: Function = Function {
     name: "upsert-resource",
@@ -18,12 +18,12 @@ pub(crate) static FUNCTION: Function = Function {
         Version {
             tags: &["latest", "unstable", "v0.2", "v0.2.0", "v0.2.1", "v0.2.2", "v0.2.3"],
             framework: Framework::KyamlTwice,
-            run: |list| run(list, Abilities::Lists),
+            run: Run::List(|list| run(list, Abilities::Lists)),
         },
         Version {
             tags: &["v0.1", "v0.1.0"],
             framework: Framework::KyamlTwice,
-            run: |list| run(list, Abilities::One),
+            run: Run::List(|list| run(list, Abilities::One)),
         },
     ],
 };

@@ -119,9 +119,22 @@ const CASES: &[Case] = &[
     failed(
         "kubeconform",
         "{data: {schema_location: 'https://example.com'}}",
-        "failed to evaluate function: schema location `https://example.com`: a built-in function reads no files and no \
-         network; it has the schemas of Kubernetes (`default`) and takes those of custom resources from the package \
-         (`package://`)",
+        "failed to evaluate function: schema location `https://example.com`: nothing is fetched; put the schemas into a \
+         folder and name that, or use those of Kubernetes (`default`) and of the package (`package://`)",
+        &[],
+    ),
+    failed(
+        "kubeconform",
+        "{data: {additional_schema_locations: 'default,/schemas'}}",
+        "failed to evaluate function: schema location `/schemas`: a built-in function reads only files that it is given, \
+         and here it is given none",
+        &[],
+    ),
+    failed(
+        "kubeval",
+        "{data: {schema_location: 'file:///schemas'}}",
+        "schema location `file:///schemas`: a built-in function reads only files that it is given, and here it is given \
+         none",
         &[],
     ),
     // The original throws; these are our words.

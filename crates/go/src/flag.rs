@@ -2,7 +2,7 @@
 //!
 //! [`Syntax::Go`] is the standard library's: `-x v`, `--x v`, `-x=v`; the first bare word ends the
 //! flags. [`Syntax::Gnu`] is that of pflag: only `--x v` and `--x=v`; flags and words may mix. Both take
-//! a boolean's value only after `=`, let the last of several win and stop at `--`.
+//! a boolean's value only after `=`, let the last of several win ([`Target::Texts`] keeps all) and stop at `--`.
 
 use std::collections::BTreeSet;
 
@@ -23,6 +23,8 @@ pub enum Target<'a> {
     Bool(&'a mut bool),
     Int(&'a mut i64),
     Text(&'a mut String),
+    /// Grows each time that the flag is given.
+    Texts(&'a mut Vec<String>),
     Duration(&'a mut Duration),
 }
 
@@ -149,7 +151,7 @@ impl<'a> FlagSet<'a> {
             let kind = match flag.target {
                 Target::Bool(_) => "",
                 Target::Int(_) => " int",
-                Target::Text(_) => " string",
+                Target::Text(_) | Target::Texts(_) => " string",
                 Target::Duration(_) => " duration",
             };
             let default = match (&flag.target, flag.default.as_str()) {
@@ -204,6 +206,7 @@ impl Flag<'_> {
             Target::Bool(target) => **target = parse_bool(value)?,
             Target::Int(target) => **target = parse_int(value)?,
             Target::Text(target) => value.clone_into(target),
+            Target::Texts(target) => target.push(value.to_owned()),
             Target::Duration(target) => {
                 **target = value
                     .parse()
@@ -260,6 +263,7 @@ impl std::fmt::Display for Target<'_> {
             Self::Bool(value) => write!(f, "{value}"),
             Self::Int(value) => write!(f, "{value}"),
             Self::Text(value) => write!(f, "{value}"),
+            Self::Texts(values) => write!(f, "{}", values.join(",")),
             Self::Duration(value) => write!(f, "{value}"),
         }
     }
@@ -324,6 +328,17 @@ mod tests {
     #[test]
     fn the_last_of_several_wins() {
         assert_eq!(read(Syntax::Go, &["-port", "2", "--port=3"]).unwrap().0.port, 3);
+    }
+
+    #[test]
+    fn a_list_keeps_all_of_several() {
+        let mut folders = Vec::new();
+        let line = ["--folder", "a", "-folder=b,c"].map(ToOwned::to_owned);
+        let mut flags =
+            FlagSet::new("test", Syntax::Go).flag("folder", Target::Texts(&mut folders), "A folder.");
+        assert_eq!(flags.usage(), "Usage of test:\n  -folder string\n    \tA folder.\n");
+        flags.parse(line).unwrap();
+        assert_eq!(folders, ["a", "b,c"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The command line, before anything of it is looked at. Flags and defaults are kpt's; what Loggia adds says so.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -84,6 +85,9 @@ pub(crate) struct Runtimes {
     /// How long one function may run.
     #[arg(long, default_value = "5m", value_parser = duration, value_name = "DURATION", help_heading = "Loggia")]
     pub(crate) timeout: std::time::Duration,
+    /// A folder that kubeconform and kubeval may read schemas from, if their config names it; may be given several times.
+    #[arg(long = "schema-folder", env = "LOGGIA_SCHEMA_FOLDER", value_name = "DIR", help_heading = "Loggia")]
+    pub(crate) schema_folders: Vec<OsString>,
     /// A result of severity `error` is a failure, even if the function exits with 0.
     #[arg(long, help_heading = "Loggia")]
     pub(crate) strict: bool,

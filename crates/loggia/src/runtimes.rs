@@ -1,7 +1,9 @@
 //! The runtimes that flags ask for.
 
+use std::path::PathBuf;
+
 use loggia_render::guard::Guard;
-use loggia_render::{Builtin, ClientFiles, Exec, Grpc, Multi, TlsError};
+use loggia_render::{Builtin, ClientFiles, Exec, Grpc, Multi, SchemaFolders, TlsError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{RuntimeName, Runtimes};
@@ -13,7 +15,8 @@ pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Multi, Fail
     for name in &flags.runtimes {
         match name {
             RuntimeName::Builtin => {
-                multi.push(Builtin::new(Guard::default().no_longer_than(flags.timeout)));
+                let guard = Guard::default().no_longer_than(flags.timeout);
+                multi.push(Builtin::new(guard).with_schemas(schemas(flags)?));
             }
             RuntimeName::Exec => multi.push(Exec::new(allow_exec, flags.timeout)),
             RuntimeName::Grpc => {
@@ -24,6 +27,15 @@ pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Multi, Fail
         }
     }
     Ok(multi)
+}
+
+fn schemas(flags: &Runtimes) -> Result<SchemaFolders, String> {
+    // A variable that is empty is as good as none.
+    let folders = flags.schema_folders.iter().filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    SchemaFolders::new(folders).map_err(|error| {
+        let reason = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        format!("--schema-folder: {error}: {reason}")
+    })
 }
 
 fn runner(address: &str, flags: &Runtimes) -> Result<Grpc, String> {

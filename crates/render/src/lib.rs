@@ -5,6 +5,7 @@
 //! - [`Evaluation`] runs a single function on a list of resources.
 //! - [`FunctionRuntime`] is a way of running functions: [`Builtin`], [`Exec`], [`Grpc`], and [`Multi`] to try
 //!   several in order. [`guard`] runs functions that execute their users' programs in a child with limits.
+//! - [`SchemaFolders`] is what built-in functions may read beside their input.
 //! - [`task`] is what a package server does around a render: complete, patch and heal a package, render it, and
 //!   say what to do with the files. `service` puts it behind gRPC.
 //! - [`Progress`] hears what happens while it happens.
@@ -21,6 +22,7 @@ mod pipeline;
 mod progress;
 mod render;
 mod runtime;
+mod schema_folders;
 mod select;
 #[cfg(feature = "service")]
 pub mod service;
@@ -42,5 +44,6 @@ pub use render::{Options, Rendered, Renderer};
 pub use runtime::{
     Builtin, Call, Exec, FunctionRef, FunctionRuntime, Grpc, Local, Multi, Outcome, Running, RuntimeError,
 };
+pub use schema_folders::{SchemaFolderError, SchemaFolders};
 pub use source::Source;
 pub use words::{BadQuoting, split_words};

@@ -99,3 +99,20 @@ fn a_location_that_would_have_to_be_read_is_an_error() {
         output.stderr
     );
 }
+
+#[test]
+fn kubernetes_is_left_out_where_files_stand_in_for_it() {
+    for (locations, expected) in [
+        (&[][..], &["default"][..]),
+        (&["package://"], &["package://", "default"]),
+        (&["/s"], &["/s"]),
+        (&["package://", "/s"], &["package://", "/s"]),
+        (&["/s", "default"], &["/s", "default"]),
+    ] {
+        let text = format!("data: {{additional_schema_locations: '{}'}}\n", locations.join(","));
+        let node = loggia_yaml::parse_all(&text).expect("YAML").remove(0).root;
+        let expected: Vec<_> =
+            expected.iter().map(|text| crate::schemas::Location::parse(text).expect("a location")).collect();
+        assert_eq!(super::Config::new(Some(&node)).locations(), Ok(expected), "{locations:?}");
+    }
+}

@@ -38,3 +38,19 @@ fn a_kind_without_schema_is_an_error_unless_it_is_ignored_or_skipped() {
         assert_eq!(on(config, item), (0, Vec::new()), "{config}");
     }
 }
+
+#[test]
+fn a_location_stands_in_for_kubernetes_and_others_come_behind_it() {
+    for (config, expected) in [
+        ("", &["package://", "default"][..]),
+        ("schema_location: /s", &["package://", "/s"]),
+        ("additional_schema_locations: '/s, /t'", &["package://", "default", "/s", "/t"]),
+        ("schema_location: /s, additional_schema_locations: default", &["package://", "/s", "default"]),
+    ] {
+        let node = loggia_yaml::parse_all(&format!("data: {{{config}}}\n")).expect("YAML").remove(0).root;
+        let config = super::Config::new(Some(&node)).expect("a config");
+        let expected: Vec<_> =
+            expected.iter().map(|text| crate::schemas::Location::parse(text).expect("a location")).collect();
+        assert_eq!(config.locations(), Ok(expected));
+    }
+}

@@ -10,7 +10,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::format;
-use super::{Catalog, Schema};
+use super::{Catalog, Dialect, Schema, json};
 
 /// Definitions refer to each other, and resources nest; neither goes deeper than this.
 const MAX_DEPTH: usize = 200;
@@ -58,8 +58,12 @@ pub(crate) enum Fault {
         reason: String,
     },
     Equal(usize, usize),
+    /// The schema allows nothing.
+    Never,
     /// Several problems at or below one place.
     Group(Vec<Problem>),
+    /// Problems with what a schema refers to.
+    Reference(Vec<Problem>),
 }
 
 /// Checks resources against the schemas of a catalog.
@@ -70,18 +74,38 @@ pub(crate) struct Checker<'a> {
 
 /// How a schema came to apply, which decides whether null may stand in its place.
 #[derive(Clone, Copy)]
-struct Place {
+struct Place<'a> {
     nullable: bool,
-    custom: bool,
+    dialect: Dialect,
     root: bool,
+    /// What references inside of a file are looked up in.
+    document: &'a Value,
+    /// How many schemas lead here, those that only refer to another included.
+    depth: usize,
 }
+
+// === impl Place ===
+
+impl Place<'_> {
+    fn is_definition(self) -> bool {
+        self.dialect == Dialect::Definition
+    }
+
+    /// The place of something inside, which may be null if Kubernetes says so.
+    fn inner(self, optional: bool) -> Self {
+        Self { nullable: optional && self.dialect == Dialect::Kubernetes, root: false, ..self }
+    }
+}
+
+// === impl Checker ===
 
 impl Checker<'_> {
     /// The problems of a resource. Those at or below one field are one group, as in the original's library, unless all
     /// are.
     pub(crate) fn check(&self, schema: &Schema, node: &Node) -> Vec<Problem> {
         let mut problems = Vec::new();
-        let place = Place { nullable: false, custom: schema.custom, root: true };
+        let place =
+            Place { nullable: false, dialect: schema.dialect, root: true, document: &schema.root, depth: 0 };
         self.inside(&schema.root, node, place, &mut Vec::new(), &mut problems);
         match problems.as_mut_slice() {
             [Problem { fault: Fault::Group(group), .. }] => std::mem::take(group),
@@ -93,7 +117,7 @@ impl Checker<'_> {
         &self,
         schema: &Value,
         node: &Node,
-        place: Place,
+        place: Place<'_>,
         path: &mut Vec<String>,
         problems: &mut Vec<Problem>,
     ) {
@@ -110,20 +134,25 @@ impl Checker<'_> {
         &self,
         schema: &Value,
         node: &Node,
-        place: Place,
+        place: Place<'_>,
         path: &mut Vec<String>,
         problems: &mut Vec<Problem>,
     ) {
-        if path.len() > MAX_DEPTH {
+        let place = Place { depth: place.depth + 1, ..place };
+        if path.len() > MAX_DEPTH || place.depth > 2 * MAX_DEPTH {
             return;
         }
         let node = node.alias_target().unwrap_or(node);
+        if let Dialect::Json { .. } = place.dialect {
+            return self.json(schema, node, place, path, problems);
+        }
         if let Some(name) = schema["$ref"].as_str() {
             let name = name.rsplit('/').next().unwrap_or_default();
             if let Some(alternatives) = special(name) {
                 self.one_of(&alternatives, node, place, path, problems);
             } else if let Some(definition) = self.catalog.definition(name) {
-                self.value(&definition, node, Place { nullable: true, root: false, ..place }, path, problems);
+                let place = Place { nullable: true, root: false, ..place };
+                self.value(&definition, node, place, path, problems);
             }
             return;
         }
@@ -132,19 +161,61 @@ impl Checker<'_> {
                 vec![serde_json::json!({"type": "string"}), serde_json::json!({"type": "integer"})];
             return self.one_of(&alternatives, node, place, path, problems);
         }
+        self.keywords(schema, node, place, path, problems);
+    }
+
+    /// A part of a file of JSON schema. Problems behind a reference are one problem, as in the original's library.
+    fn json(
+        &self,
+        schema: &Value,
+        node: &Node,
+        place: Place<'_>,
+        path: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        if *schema == false {
+            return problems.push(Problem { path: path.clone(), fault: Fault::Never });
+        }
+        let Some(reference) = schema["$ref"].as_str() else {
+            return self.keywords(schema, node, place, path, problems);
+        };
+        let Some(target) = json::referred(place.document, reference) else { return };
+        let mut own = Vec::new();
+        self.inside(target, node, place, path, &mut own);
+        if !own.is_empty() {
+            problems.push(Problem { path: path.clone(), fault: Fault::Reference(own) });
+        }
+        // What stands beside a reference counts since the draft in which formats no longer do.
+        if place.dialect == (Dialect::Json { formats: false }) {
+            self.keywords(schema, node, place, path, problems);
+        }
+    }
+
+    fn keywords(
+        &self,
+        schema: &Value,
+        node: &Node,
+        place: Place<'_>,
+        path: &mut Vec<String>,
+        problems: &mut Vec<Problem>,
+    ) {
         let at = |path: &[String], fault| Problem { path: path.to_vec(), fault };
         if let Some(fault) = wrong_type(schema, node, place) {
             return problems.push(at(path, fault));
         }
-        if node.is_null() && place.custom && schema["nullable"] == true {
+        if node.is_null() && place.is_definition() && schema["nullable"] == true {
             return;
+        }
+        if let Some(wanted) = schema.get("const").filter(|wanted| !means(node, wanted)) {
+            return problems.push(at(path, Fault::Enum(vec![wanted.clone()])));
         }
         if let Some(allowed) = schema["enum"].as_array()
             && !allowed.iter().any(|value| means(node, value))
         {
             return problems.push(at(path, Fault::Enum(allowed.clone())));
         }
-        if let Some(fault) = wrong_format(schema, node) {
+        let formats = place.dialect != Dialect::Json { formats: false };
+        if let Some(fault) = wrong_format(schema, node).filter(|_| formats) {
             return problems.push(at(path, fault));
         }
         match node.kind() {
@@ -159,7 +230,7 @@ impl Checker<'_> {
         &self,
         schema: &Value,
         node: &Node,
-        place: Place,
+        place: Place<'_>,
         path: &mut Vec<String>,
         problems: &mut Vec<Problem>,
     ) {
@@ -175,12 +246,14 @@ impl Checker<'_> {
             node.pairs().iter().filter_map(|pair| Some((pair.key.scalar()?, &pair.value))).collect();
         let mut surplus = Vec::new();
         for (name, value) in fields {
-            let implied = place.custom && place.root && matches!(name, "apiVersion" | "kind" | "metadata");
+            let implied =
+                place.is_definition() && place.root && matches!(name, "apiVersion" | "kind" | "metadata");
             path.push(name.to_owned());
             if let Some(property) = properties.get(name) {
                 if !implied {
-                    let nullable = !place.custom && !required.iter().any(|required| required == name);
-                    let identity = place.root.then(|| identity(schema, name)).flatten();
+                    let optional = !required.iter().any(|required| required == name);
+                    let is_pinned = place.root && place.dialect == Dialect::Kubernetes;
+                    let identity = is_pinned.then(|| identity(schema, name)).flatten();
                     match identity {
                         Some(allowed) if value.as_str().is_some() => {
                             if !allowed.iter().any(|allowed| means(value, allowed)) {
@@ -188,15 +261,13 @@ impl Checker<'_> {
                             }
                         }
                         _ => {
-                            let place = Place { nullable, root: false, ..place };
-                            self.value(property, value, place, path, problems);
+                            self.value(property, value, place.inner(optional), path, problems);
                         }
                     }
                 }
             } else if schema["additionalProperties"].is_object() {
-                let place = Place { nullable: !place.custom, root: false, ..place };
-                self.value(&schema["additionalProperties"], value, place, path, problems);
-            } else if self.is_closed(schema) && !implied {
+                self.value(&schema["additionalProperties"], value, place.inner(true), path, problems);
+            } else if self.is_closed(schema, place) && !implied {
                 surplus.push(name.to_owned());
             }
             path.pop();
@@ -206,10 +277,12 @@ impl Checker<'_> {
         }
     }
 
-    /// A schema that lists properties knows them all, if the check is strict.
-    fn is_closed(&self, schema: &Value) -> bool {
+    /// A schema that lists properties knows them all, if the check is strict. There are stricter files of JSON schema
+    /// for that.
+    fn is_closed(&self, schema: &Value, place: Place<'_>) -> bool {
         schema["additionalProperties"] == false
             || (self.strictness == Strictness::Strict
+                && matches!(place.dialect, Dialect::Kubernetes | Dialect::Definition)
                 && schema["properties"].is_object()
                 && schema["additionalProperties"].is_null()
                 && schema["x-kubernetes-preserve-unknown-fields"] != true)
@@ -219,7 +292,7 @@ impl Checker<'_> {
         &self,
         schema: &Value,
         node: &Node,
-        place: Place,
+        place: Place<'_>,
         path: &mut Vec<String>,
         problems: &mut Vec<Problem>,
     ) {
@@ -231,7 +304,7 @@ impl Checker<'_> {
             own(Fault::Equal(first, second));
         }
         if schema["items"].is_object() {
-            let place = Place { nullable: !place.custom, root: false, ..place };
+            let place = place.inner(true);
             for (position, item) in node.items().iter().enumerate() {
                 path.push(position.to_string());
                 self.value(&schema["items"], item, place, path, problems);
@@ -244,7 +317,7 @@ impl Checker<'_> {
         &self,
         schema: &Value,
         node: &Node,
-        place: Place,
+        place: Place<'_>,
         path: &mut Vec<String>,
         problems: &mut Vec<Problem>,
     ) {
@@ -268,12 +341,12 @@ impl Checker<'_> {
         &self,
         parts: &[Value],
         node: &Node,
-        place: Place,
+        place: Place<'_>,
         path: &mut Vec<String>,
         problems: &mut Vec<Problem>,
     ) {
         // Also an alternative is a schema of its own, and as such may be null.
-        let place = Place { nullable: !place.custom, root: false, ..place };
+        let place = place.inner(true);
         let holding: Vec<usize> =
             (0..parts.len()).filter(|&at| self.holds(&parts[at], node, place, path)).take(2).collect();
         match holding[..] {
@@ -285,7 +358,7 @@ impl Checker<'_> {
         }
     }
 
-    fn holds(&self, schema: &Value, node: &Node, place: Place, path: &mut Vec<String>) -> bool {
+    fn holds(&self, schema: &Value, node: &Node, place: Place<'_>, path: &mut Vec<String>) -> bool {
         let mut problems = Vec::new();
         let lax = Checker { catalog: self.catalog, strictness: Strictness::Lax };
         lax.value(schema, node, place, path, &mut problems);
@@ -299,7 +372,7 @@ pub(crate) fn flat(problems: Vec<Problem>) -> Vec<Problem> {
     let mut waiting: Vec<Problem> = problems.into_iter().rev().collect();
     while let Some(problem) = waiting.pop() {
         match problem.fault {
-            Fault::Group(group) => waiting.extend(group.into_iter().rev()),
+            Fault::Group(group) | Fault::Reference(group) => waiting.extend(group.into_iter().rev()),
             _ => out.push(problem),
         }
     }
@@ -348,13 +421,13 @@ fn type_of(node: &Node) -> &'static str {
     }
 }
 
-fn wrong_type(schema: &Value, node: &Node, place: Place) -> Option<Fault> {
+fn wrong_type(schema: &Value, node: &Node, place: Place<'_>) -> Option<Fault> {
     let mut want = match &schema["type"] {
         Value::String(one) => vec![one.clone()],
         Value::Array(many) => many.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => return None,
     };
-    if place.nullable || (place.custom && schema["nullable"] == true) {
+    if place.nullable || (place.is_definition() && schema["nullable"] == true) {
         want.push("null".to_owned());
     }
     let got = type_of(node);
@@ -388,6 +461,12 @@ fn bounds(schema: &Value, number: f64, own: &mut impl FnMut(Fault)) {
     for (keyword, exclusive, below) in
         [("minimum", "exclusiveMinimum", true), ("maximum", "exclusiveMaximum", false)]
     {
+        // Since draft 6 the bound itself.
+        if let Some(bound) = schema[exclusive].as_f64()
+            && (number == bound || (number < bound) == below)
+        {
+            own(Fault::Bound(exclusive, number, bound));
+        }
         let Some(bound) = schema[keyword].as_f64() else { continue };
         let outside = if below { number < bound } else { number > bound };
         if schema[exclusive] == true {

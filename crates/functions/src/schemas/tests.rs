@@ -40,3 +40,17 @@ fn every_reference_leads_to_a_definition() {
         }
     }
 }
+
+#[test]
+fn a_schema_that_refers_to_itself_comes_to_an_end() {
+    let loops =
+        [r##"{"$ref":"#"}"##, r##"{"allOf":[{"$ref":"#"}]}"##, r##"{"properties":{"a":{"$ref":"#"}}}"##];
+    let deep = format!("{}1", "{a: ".repeat(400)) + &"}".repeat(400);
+    let node = loggia_yaml::parse_all(&deep).expect("YAML").remove(0).root;
+    let catalog = Catalog::new(None).expect("the newest");
+    let checker = Checker { catalog: &catalog, strictness: Strictness::Lax };
+    for text in loops {
+        let schema = json::parse(text.as_bytes()).expect("a schema");
+        assert_eq!(checker.check(&schema, &node), [], "{text}");
+    }
+}

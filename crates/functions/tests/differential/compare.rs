@@ -7,6 +7,7 @@ use loggia_yaml::{Node, node_to_string, parse_all};
 
 use crate::oracle::{Answer, Oracle};
 use crate::recorded;
+use crate::schema_files::AnyFile;
 
 /// One comparison: a function at a version.
 pub(crate) struct Comparison {
@@ -128,7 +129,7 @@ impl Comparison {
         let output = find(&image)
             .unwrap_or_else(|| panic!("{image} is not in the catalog"))
             .1
-            .filter(input.as_bytes());
+            .filter_with(input.as_bytes(), &AnyFile);
         let ours = Answer { stdout: output.stdout, stderr: output.stderr, exit_code: output.exit_code };
         tally.total += 1;
         tally.failures += usize::from(theirs.exit_code != 0);

@@ -6,7 +6,7 @@ use crate::compare::{Comparison, Level};
 use crate::generator::{any, config_map, resource_list, seeds};
 use crate::oracle::Answer;
 use crate::random::Random;
-use crate::tree::{Tree, map, text};
+use crate::tree::{Tree, list, map, raw, text};
 
 /// A resource with one to three things wrong with it.
 fn wrecked(random: &mut Random) -> Tree {
@@ -74,6 +74,101 @@ fn kubeconform_finds_what_the_original_finds() {
         version: "latest",
         original: "v0.7.0",
         inputs: "lists",
+        level: Level::Values,
+        excuse,
+    }
+    .run(inputs);
+}
+
+/// The locations of a config, relative to the folder that tests run in.
+fn locations(random: &mut Random) -> Tree {
+    let folder = "tests/fixtures/schemas";
+    let template =
+        "tests/fixtures/schemas/by-group/{{.Group}}/{{ .ResourceKind }}_{{.ResourceAPIVersion}}.json";
+    let suffix = "tests/fixtures/schemas/{{.NormalizedKubernetesVersion}}-standalone{{.StrictSuffix}}/{{.ResourceKind}}{{.KindSuffix}}.json";
+    let (first, others) = match random.below(6) {
+        0 => (folder, template.to_owned()),
+        1 => (template, format!("default,{folder}")),
+        2 => ("default", format!("{template},{suffix}")),
+        3 => ("", format!("{folder},,{template}")),
+        4 => (suffix, String::new()),
+        _ => (template, "default".to_owned()),
+    };
+    let mut data = map([]);
+    for (key, value) in [("schema_location", first), ("additional_schema_locations", &others)] {
+        if !value.is_empty() {
+            data.set(key, text(value));
+        }
+    }
+    if random.one_in(2) {
+        data.set("strict", text("true"));
+    }
+    config_map(random, data)
+}
+
+/// A value for a field of a custom resource, often a wrong one.
+fn value(random: &mut Random) -> Tree {
+    match random.below(12) {
+        0 => raw("null"),
+        1 => raw("true"),
+        2 => raw("7"),
+        3 => raw("0"),
+        4 => raw("0.75"),
+        5 => text("fast"),
+        6 => text("2026-01-02T03:04:05Z"),
+        7 => text("x"),
+        8 => list([map([("id", raw("1"))]), map([("id", raw("1")), ("port", raw("true"))])]),
+        9 => list([map([("colour", text("blue"))]), map([("colour", raw("1")), ("~a/b", raw("2"))])]),
+        10 => map([("a", text("b")), ("c", raw("1")), ("d", text("e"))]),
+        _ => map([("a", raw("true"))]),
+    }
+}
+
+/// A resource that the folder has a schema of, or one that everybody knows.
+fn custom(random: &mut Random) -> Tree {
+    let (kind, right, fields): (_, _, &[&str]) = match random.below(5) {
+        0 | 1 => (
+            "Thing",
+            map([("size", raw("3")), ("mode", text("slow"))]),
+            &[
+                "size", "mode", "name", "since", "share", "parts", "tags", "either", "both", "open", "empty",
+                "odd",
+            ],
+        ),
+        2 | 3 => ("Box", map([("sides", list([]))]), &["sides", "inside", "weight", "odd"]),
+        _ => return wrecked(random),
+    };
+    let mut spec = right;
+    for field in fields {
+        if random.one_in(4) {
+            spec.set(field, value(random));
+        }
+    }
+    let metadata = map([("name", text(*random.pick(&["a", "web", "longer"])))]);
+    let mut item =
+        map([("apiVersion", text("example.com/v1")), ("kind", text(kind)), ("metadata", metadata)]);
+    if !random.one_in(8) {
+        item.set("spec", spec);
+    }
+    for field in ["lid", "since", "never"] {
+        if random.one_in(8) {
+            item.set(field, value(random));
+        }
+    }
+    item
+}
+
+#[test]
+fn kubeconform_finds_the_same_with_schemas_of_a_folder() {
+    let inputs = seeds().map(|mut random| {
+        let config = locations(&mut random);
+        resource_list(&mut random, Some(&config), custom)
+    });
+    Comparison {
+        function: "kubeconform",
+        version: "latest",
+        original: "v0.7.0",
+        inputs: "folders",
         level: Level::Values,
         excuse,
     }

@@ -7,7 +7,7 @@
 //! original is known to lose comments and key order, which its host restores, both are taken away first.
 //!
 //! `make -C e2e/oracle/functions build` builds the originals. Without them the recorded answers in
-//! `tests/fixtures/NAME/` speak. `LOGGIA_RECORD=1` records anew, `LOGGIA_CASES` and `LOGGIA_SEED` choose inputs.
+//! `tests/fixtures/NAME/` speak. Schemas that a config names are in `tests/fixtures/schemas`. `LOGGIA_RECORD=1` records anew, `LOGGIA_CASES` and `LOGGIA_SEED` choose inputs.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
 mod compare;
@@ -15,6 +15,7 @@ mod generator;
 mod oracle;
 mod random;
 mod recorded;
+mod schema_files;
 mod tree;
 
 mod apply_replacements;

@@ -104,7 +104,7 @@ pub fn loggia(arguments: &[&str], folder: &Path, stdin: &str) -> Ran {
 
 pub fn run(command: &mut Command, stdin: &str) -> Ran {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for variable in ["NO_COLOR", "KPT_IMAGE_PREFIX", "COBRA_STACK_TRACE_ON_ERRORS"] {
+    for variable in ["NO_COLOR", "KPT_IMAGE_PREFIX", "COBRA_STACK_TRACE_ON_ERRORS", "LOGGIA_SCHEMA_FOLDER"] {
         command.env_remove(variable);
     }
     let mut child = command.spawn().unwrap();

@@ -7,12 +7,14 @@ use loggia_krm::ResourceList;
 
 use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError};
 use crate::guard::Guard;
+use crate::schema_folders::SchemaFolders;
 use crate::suggest;
 
 /// Runs the functions of the catalog. Those that execute programs of their users run in a guarded child.
 #[derive(Clone, Debug)]
 pub struct Builtin {
     guard: Guard,
+    schemas: SchemaFolders,
     own_threads: bool,
 }
 
@@ -20,13 +22,19 @@ impl Builtin {
     /// Runs functions where they are called.
     #[must_use]
     pub fn new(guard: Guard) -> Self {
-        Self { guard, own_threads: false }
+        Self { guard, schemas: SchemaFolders::default(), own_threads: false }
     }
 
     /// Runs functions on threads that may block, as a server must.
     #[must_use]
     pub fn on_own_threads(guard: Guard) -> Self {
-        Self { guard, own_threads: true }
+        Self { own_threads: true, ..Self::new(guard) }
+    }
+
+    /// The same, with folders that functions may take schemas from.
+    #[must_use]
+    pub fn with_schemas(self, schemas: SchemaFolders) -> Self {
+        Self { schemas, ..self }
     }
 }
 
@@ -53,14 +61,10 @@ impl FunctionRuntime for Builtin {
             if function.guarded {
                 return self.guard.run(&call.function, &call.list).await;
             }
-            let list = call.list.clone();
-            let ended = if self.own_threads {
-                tokio::task::spawn_blocking(move || run_here(list, |list| version.run(list)))
-                    .await
-                    .unwrap_or(None)
-            } else {
-                run_here(list, |list| version.run(list))
-            };
+            let (list, schemas) = (call.list.clone(), self.schemas.clone());
+            let run = move || run_here(list, |list| version.run_with(list, &schemas));
+            let ended =
+                if self.own_threads { tokio::task::spawn_blocking(run).await.unwrap_or(None) } else { run() };
             ended.ok_or_else(|| {
                 let text = format!("KRM function panicked: {image} is built in and met something unforeseen; please report it");
                 RuntimeError::Failed(text)

@@ -20,6 +20,24 @@ func main() {
 	}
 }
 
+// locations are those of the config, in order, or else the one with the schemas of Kubernetes.
+func locations(get func(string) string, kubernetes string) []string {
+	var all []string
+	for _, location := range append([]string{get("schema_location")}, strings.Split(get("additional_schema_locations"), ",")...) {
+		switch location {
+		case "":
+		case "default":
+			all = append(all, kubernetes)
+		default:
+			all = append(all, location)
+		}
+	}
+	if len(all) == 0 {
+		return []string{kubernetes}
+	}
+	return all
+}
+
 func process(list *fn.ResourceList) (bool, error) {
 	folder, err := os.MkdirTemp("", "kubeconform")
 	if err != nil {
@@ -38,7 +56,7 @@ func process(list *fn.ResourceList) (bool, error) {
 	if err := writeSchemas(folder, strict, list.Items); err != nil {
 		return false, err
 	}
-	check, err := validator.New([]string{folder}, validator.Opts{SkipKinds: skip, Strict: strict})
+	check, err := validator.New(locations(get, folder), validator.Opts{SkipKinds: skip, Strict: strict})
 	if err != nil {
 		return false, err
 	}
