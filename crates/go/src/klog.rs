@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
@@ -106,6 +107,11 @@ impl Subscriber for Klog {
         let told = metadata.target().starts_with("kube_runtime");
         let loud = *level <= Level::WARN && metadata.is_event() && !told;
         *level <= self.most_detailed && (loud || ours(metadata.target()))
+    }
+
+    /// What is beyond it costs its caller one comparison.
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.most_detailed.into())
     }
 
     fn event(&self, event: &Event<'_>) {

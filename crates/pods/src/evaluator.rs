@@ -113,7 +113,6 @@ impl PodEvaluator {
             state: State::new(pool_settings, defaults.clone(), limits),
             roster: Roster::default(),
             starter,
-            messages,
             inbox: pool.inbox(),
             garbage,
             functions: functions.subscribe(),
@@ -129,7 +128,7 @@ impl PodEvaluator {
             warm: watch::Sender::new(false),
         };
         let warm = task.warm.subscribe();
-        let ended = tokio::spawn(task.run());
+        let ended = tokio::spawn(pool.run(task, messages));
         tokio::spawn(remove_all(cluster.clone(), removals));
         let [pods, services, endpoints] = std::array::from_fn(|_| Listener(pool.inbox()));
         let background = async move {
@@ -220,7 +219,7 @@ impl PodEvaluator {
             let pod = &permit.pod;
             let status = match outcome {
                 Ok(answer) => {
-                    info!(pod = %pod, ?waited, took = ?begin.elapsed(), "evaluating {} in pod", call.image);
+                    debug!(pod = %pod, ?waited, took = ?begin.elapsed(), "evaluating {} in pod", call.image);
                     return Ok(answer);
                 }
                 Err(CallError::NotSent(_)) if tries < MOST_TRIES => {

@@ -1,6 +1,8 @@
 //! The pool: which function pods run, who waits for them, when they retire.
 //!
-//! [`State`](state::State) decides and does nothing; one task owns it and carries out what it decides.
+//! [`State`](state::State) decides and does nothing; one [`Task`] owns it and carries out what it decides. What callers
+//! tell it is heard where they are, under a lock, so that a warm call waits for nobody; all other news comes by its
+//! inbox.
 
 mod event;
 mod function;
@@ -13,23 +15,34 @@ mod tests;
 mod warm_up;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loggia_evaluator::Client;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tonic::Code;
 
 use self::state::{CallId, InstanceId, Refusal};
-use self::task::Message;
+use self::task::{Message, Task};
 use crate::Snapshot;
 
 /// The way to the pool. Clones share it; with the last one the pool ends, and its pods stay.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     inbox: mpsc::UnboundedSender<Message>,
-    calls: Arc<AtomicU64>,
+    desk: Arc<Desk>,
+}
+
+/// Where the task is found by those who call.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    /// Nobody before it runs and after it has ended.
+    task: Mutex<Option<Task>>,
+    /// The task has to wake up earlier than it planned to.
+    earlier: Notify,
+    calls: AtomicU64,
 }
 
 /// The right of one call to use one instance, until it is dropped.
@@ -46,7 +59,7 @@ pub(crate) struct Permit {
 #[derive(Debug)]
 struct Place {
     call: CallId,
-    inbox: mpsc::UnboundedSender<Message>,
+    pool: Pool,
 }
 
 /// An instance that a call may use.
@@ -121,19 +134,48 @@ pub(crate) enum FailureKind {
 impl Pool {
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Message>) {
         let (inbox, messages) = mpsc::unbounded_channel();
-        (Self { inbox, calls: Arc::default() }, messages)
+        (Self { inbox, desk: Arc::default() }, messages)
+    }
+
+    /// Has the task work until the last handle of the pool is gone.
+    pub(crate) fn run(
+        &self,
+        task: Task,
+        messages: mpsc::UnboundedReceiver<Message>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        task::run(Arc::clone(&self.desk), task, messages)
     }
 
     /// Waits for an instance of the function. Whoever stops waiting leaves the queue by that.
     pub(crate) async fn permit(&self, image: Image, requested: Arc<str>) -> Result<Permit, PoolError> {
-        let call = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
-        let place = Place { call, inbox: self.inbox.clone() };
+        let call = CallId(self.desk.calls.fetch_add(1, Ordering::Relaxed));
+        let place = Place { call, pool: self.clone() };
         let (reply, answer) = oneshot::channel();
-        let asked = Message::Ask { image, requested, call, reply };
-        self.inbox.send(asked).map_err(|_| PoolError::Closed)?;
+        self.tell(Message::Ask { image, requested, call, reply })?;
         let answer = answer.await.map_err(|_| PoolError::Closed)?;
         let Endpoint { instance, client, pod, lost } = answer.map_err(PoolError::Refused)?;
         Ok(Permit { client, pod, instance, lost, place })
+    }
+
+    /// Has the task hear something now, if it can be.
+    fn tell(&self, message: Message) -> Result<(), PoolError> {
+        let send = |message| self.inbox.send(message).map_err(|_| PoolError::Closed);
+        // What the task does about it may need a runtime, which somebody who drops a permit may be without.
+        if Handle::try_current().is_err() {
+            return send(message);
+        }
+        match &mut *self.desk.task() {
+            None => send(message),
+            Some(task) => {
+                let planned = task.next_wake();
+                task.hear(message);
+                let sooner = task.next_wake().is_some_and(|at| planned.is_none_or(|planned| at < planned));
+                if sooner {
+                    self.desk.earlier.notify_one();
+                }
+                Ok(())
+            }
+        }
     }
 
     pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
@@ -148,13 +190,33 @@ impl Pool {
     }
 }
 
+// === impl Desk ===
+
+impl Desk {
+    /// Lets the task come or go.
+    fn seat(&self, task: Option<Task>) {
+        let left = std::mem::replace(&mut *self.task(), task);
+        // Outside the lock, as it takes others with it.
+        drop(left);
+    }
+
+    /// Has the task do something; without it, nothing is done.
+    fn with<T: Default>(&self, work: impl FnOnce(&mut Task) -> T) -> T {
+        self.task().as_mut().map(work).unwrap_or_default()
+    }
+
+    fn task(&self) -> MutexGuard<'_, Option<Task>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 // === impl Permit ===
 
 impl Permit {
     /// The connection broke: nobody else should have the same surprise.
     pub(crate) fn broken(&self) {
         let event = state::Event::Broken { instance: self.instance };
-        let _ = self.place.inbox.send(Message::Event(event));
+        let _ = self.place.pool.tell(Message::Event(event));
     }
 
     /// Returns when no answer will come from the instance any more.
@@ -167,7 +229,7 @@ impl Permit {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = self.inbox.send(Message::Ended { call: self.call });
+        let _ = self.pool.tell(Message::Ended { call: self.call });
     }
 }
 

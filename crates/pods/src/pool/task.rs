@@ -1,10 +1,13 @@
 //! The one task that owns the pool: it hears of everything, and has done what the pool decides.
+//!
+//! It never waits while it is told something, so whoever tells it does so under its lock.
 
 mod outdated;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,12 +16,12 @@ use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use loggia_evaluator::Client;
 use loggia_registry::Metadata;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until};
 use tonic::Code;
 use tracing::{debug, info, warn};
 
 use super::state::{CallId, Effect, Event, Found, InstanceId, Refusal, State};
-use super::{Endpoint, Failure, FailureKind, Image, Limits};
+use super::{Desk, Endpoint, Failure, FailureKind, Image, Limits};
 use crate::Snapshot;
 use crate::functions::Functions;
 use crate::roster::{Discovery, Garbage, Meaning, Now, Record, Roster};
@@ -91,7 +94,6 @@ pub(crate) struct Task {
     pub(crate) state: State,
     pub(crate) roster: Roster,
     pub(crate) starter: Starter,
-    pub(crate) messages: mpsc::UnboundedReceiver<Message>,
     pub(crate) inbox: mpsc::WeakUnboundedSender<Message>,
     pub(crate) garbage: mpsc::UnboundedSender<Garbage>,
     pub(crate) functions: watch::Receiver<Arc<Functions>>,
@@ -120,6 +122,45 @@ pub(crate) struct Looked {
     enough: bool,
 }
 
+/// Works until the last handle of the pool is gone.
+pub(super) async fn run(desk: Arc<Desk>, task: Task, mut messages: mpsc::UnboundedReceiver<Message>) {
+    let (mut functions, mut template) = (task.functions.clone(), task.template.clone());
+    let scan_interval = task.starter.settings.scan_interval;
+    let mut scan = interval(scan_interval.unwrap_or(Duration::MAX / 4));
+    scan.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut first_look = pin!(sleep(FIRST_LOOK));
+    let mut looked = false;
+    desk.seat(Some(task));
+    loop {
+        let wake = desk.with(|task| {
+            task.note_warmth();
+            task.next_wake()
+        });
+        let wake = async {
+            match wake {
+                Some(at) => sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            message = messages.recv() => match message {
+                Some(message) => desk.with(|task| task.hear(message)),
+                None => break,
+            },
+            () = wake => desk.with(|task| task.on(Event::Tick)),
+            () = desk.earlier.notified() => {}
+            _ = scan.tick(), if scan_interval.is_some() => desk.with(Task::scan),
+            () = first_look.as_mut(), if !looked => {
+                looked = true;
+                desk.with(Task::look_no_longer);
+            }
+            Ok(()) = functions.changed() => desk.with(Task::functions_changed),
+            Ok(()) = template.changed() => desk.with(Task::template_changed),
+        }
+    }
+    desk.seat(None);
+}
+
 // === impl Task ===
 
 impl Task {
@@ -127,36 +168,12 @@ impl Task {
         Arc::new(Semaphore::new(NOTES_AT_ONCE))
     }
 
-    /// Runs until the last handle of the pool is gone.
-    pub(crate) async fn run(mut self) {
-        let mut scan = interval(self.starter.settings.scan_interval.unwrap_or(Duration::MAX / 4));
-        scan.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let first_look = tokio::time::sleep(FIRST_LOOK);
-        tokio::pin!(first_look);
-        loop {
-            let wake = self.state.next_wake();
-            let wake = async {
-                match wake {
-                    Some(at) => sleep_until(at.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                message = self.messages.recv() => match message {
-                    Some(message) => self.hear(message),
-                    None => break,
-                },
-                () = wake => self.on(Event::Tick),
-                _ = scan.tick(), if self.starter.settings.scan_interval.is_some() => self.scan(),
-                () = &mut first_look, if !self.looked.enough => self.looked_enough(),
-                Ok(()) = self.functions.changed() => self.functions_changed(),
-                Ok(()) = self.template.changed() => self.template_changed(),
-            }
-            self.note_warmth();
-        }
+    /// When it next has something to do by itself.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.state.next_wake()
     }
 
-    fn hear(&mut self, message: Message) {
+    pub(super) fn hear(&mut self, message: Message) {
         match message {
             Message::Ask { image, requested, call, reply } => {
                 self.replies.insert(call, reply);
@@ -236,6 +253,13 @@ impl Task {
 
     fn look(&mut self) {
         if self.looked.pods && self.looked.services && !self.looked.enough {
+            self.looked_enough();
+        }
+    }
+
+    /// Calls have waited long enough for the first look.
+    fn look_no_longer(&mut self) {
+        if !self.looked.enough {
             self.looked_enough();
         }
     }

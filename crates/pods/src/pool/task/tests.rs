@@ -107,7 +107,6 @@ impl World {
             state: State::new(pool_settings, defaults.clone(), HashMap::new()),
             roster: Roster::default(),
             starter: starter.clone(),
-            messages,
             inbox: pool.inbox(),
             garbage,
             functions: functions.subscribe(),
@@ -123,7 +122,7 @@ impl World {
             warm: watch::Sender::new(false),
         };
         let warm = task.warm.subscribe();
-        tokio::spawn(task.run());
+        tokio::spawn(pool.run(task, messages));
         Self { pool, starter, api, garbage: removals, template, warm, _functions: functions }
     }
 
