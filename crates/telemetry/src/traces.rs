@@ -17,13 +17,13 @@ use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{
     ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
 };
-use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanProcessor as _};
 use tokio::runtime::Handle;
 use tonic::Code;
 
 use crate::environment::Otlp;
 use crate::observed::Evaluated;
+use crate::otlp::resource;
 
 /// How long the last spans may take to leave when the program ends.
 const LAST_TIME: Duration = Duration::from_secs(2);
@@ -78,8 +78,7 @@ impl Traces {
             }
         };
         let mut processor = BatchSpanProcessor::builder(exporter).build();
-        let resource = Resource::builder().with_service_name(otlp.service_name.clone());
-        processor.set_resource(&resource.build());
+        processor.set_resource(&resource());
         Ok(Self { processor, scope: InstrumentationScope::builder("loggia").build() })
     }
 
