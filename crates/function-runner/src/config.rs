@@ -9,7 +9,7 @@ use loggia_evaluator::tls::{ClientFiles, ServerFiles};
 use loggia_pods::{PodAddress, PodSecurity, PodTls};
 use loggia_render::{SchemaFolders, check_prefix};
 use loggia_telemetry::Environment;
-use loggia_telemetry::environment::Otlp;
+use loggia_telemetry::environment::Traces;
 use loggia_telemetry::push::Settings;
 use tracing::{info, warn};
 
@@ -37,7 +37,7 @@ pub(crate) struct Config {
     /// How metrics are sent, if they are.
     pub(crate) push: Option<Settings>,
     /// How traces are sent, if they are.
-    pub(crate) traces: Option<Otlp>,
+    pub(crate) traces: Option<Traces>,
     /// The identity of the service, if it is to have one.
     pub(crate) tls: Option<ServerFiles>,
     /// What built-in functions may read.
@@ -84,7 +84,7 @@ pub(crate) struct Surroundings {
     /// How they want metrics to be sent.
     pub(crate) push: Option<Settings>,
     /// How they want traces to be sent.
-    pub(crate) traces: Option<Otlp>,
+    pub(crate) traces: Option<Traces>,
     /// What `/etc/resolv.conf` says.
     pub(crate) resolv_conf: String,
 }
@@ -158,7 +158,7 @@ impl Config {
                 .filter(|address| !address.is_empty())
                 .or_else(|| surroundings.metrics.clone()),
             push: surroundings.push.clone(),
-            traces: surroundings.traces.clone(),
+            traces: surroundings.traces,
             tls: ServerFiles::named(&flags.tls_cert, &flags.tls_key, &flags.client_ca)
                 .map_err(|error| Refusal::Usage(error.to_string()))?,
             schemas: SchemaFolders::new(flags.schema_folders.iter().map(PathBuf::from))

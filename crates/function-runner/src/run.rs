@@ -45,8 +45,8 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
     } = config;
     let tls = tls.map(ServerTls::new).transpose().context("--tls-cert, --tls-key, --client-ca")?;
     let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
-    if let Some(otlp) = traces {
-        match telemetry.trace(&otlp) {
+    if let Some(traces) = traces {
+        match telemetry.trace(traces) {
             Ok(()) => info!("Traces are sent"),
             Err(error) => warn!("No traces: {error}; check the variables OTEL_EXPORTER_OTLP_*"),
         }

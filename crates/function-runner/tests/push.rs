@@ -351,3 +351,37 @@ async fn the_console_gets_the_text_of_prometheus() {
     let line = r#"loggia_evaluations_total{image="echo",evaluator="exec",outcome="OK"} 1"#;
     assert!(text.lines().any(|found| found == line) && text.ends_with("# EOF\n"), "{text}");
 }
+
+#[tokio::test]
+async fn a_console_that_nobody_reads_costs_nothing() {
+    let functions = functions();
+    let mut command = functions.command(&[]);
+    command
+        .env("OTEL_METRICS_EXPORTER", "console")
+        .env("OTEL_METRIC_EXPORT_INTERVAL", "10")
+        .env("OTEL_METRIC_EXPORT_TIMEOUT", "100")
+        .stdout(Stdio::piped());
+    let mut server = Server::start(&mut command);
+    server.wait_for_line("Metrics are not sent: no answer within 100ms");
+    evaluate(&server.client(), "echo", "x").await.unwrap();
+    server.terminate();
+    let begin = Instant::now();
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(begin.elapsed().as_secs() < 4, "{:?}", begin.elapsed());
+    assert_eq!(warnings(&server), 1, "{:#?}", server.log());
+}
+
+#[tokio::test]
+async fn the_server_in_a_pod_starts_and_sends_nothing() {
+    let collector = Collector::default();
+    let mut command = support::wrapper(&[], &["/bin/cat"]);
+    command
+        .env("OTEL_METRICS_EXPORTER", "otlp")
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.over_http(anywhere()))
+        .env("OTEL_METRIC_EXPORT_INTERVAL", "10");
+    let mut server = Server::start(&mut command);
+    evaluate(&server.client(), "x", "kind: ResourceList\n").await.unwrap();
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+    assert_eq!(collector.pushes(), 0);
+}

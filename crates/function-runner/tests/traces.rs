@@ -176,6 +176,27 @@ async fn a_failure_is_marked_and_quotes_nothing_and_a_caller_that_does_not_sampl
 }
 
 #[tokio::test]
+async fn the_console_gets_a_line_for_each_span() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let functions = functions();
+    let mut command = functions.command(&[]);
+    command.env("OTEL_TRACES_EXPORTER", "console").stdout(file.reopen().unwrap());
+    let mut server = Server::start(&mut command);
+    call(&server, "fails", Some(&format!("00-{TRACE}-{CALLER}-01"))).await.unwrap_err();
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let spans: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{text}"));
+    let (root, evaluate) = (of("evaluator.FunctionEvaluator/EvaluateFunction"), of("evaluate"));
+    assert_eq!((&root["trace"], &root["parent"]), (&TRACE.into(), &CALLER.into()));
+    assert_eq!((&evaluate["parent"], &evaluate["error"]), (&root["span"], &"Internal".into()));
+    assert_eq!(evaluate["attributes"]["loggia.image"], "fails");
+    assert!(evaluate["start"].as_f64() <= evaluate["end"].as_f64() && !text.contains("canary"), "{text}");
+}
+
+#[tokio::test]
 async fn a_collector_that_is_away_costs_nothing() {
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let functions = functions();

@@ -15,16 +15,18 @@ pub struct Environment {
     #[cfg(feature = "runner")]
     pub push: Option<Settings>,
     /// Where traces are sent, if they are.
-    pub traces: Option<Otlp>,
+    pub traces: Option<Traces>,
     /// What was asked for and is not done, for the log.
     pub warnings: Vec<String>,
 }
 
 /// How traces are sent. Where to, with which headers and as whose, the exporter reads from the variables itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Otlp {
-    /// Over gRPC; otherwise over HTTP.
-    pub grpc: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traces {
+    Http,
+    Grpc,
+    /// Only written to standard output.
+    Console,
 }
 
 /// A variable that cannot be meant.
@@ -90,24 +92,19 @@ impl Environment {
                 return Err(Refusal { variable: METRICS_EXPORTER, reason });
             }
         }
-        let otlp = match set(TRACES_EXPORTER).as_deref() {
-            Some("otlp") => true,
-            // The original would send to `localhost`; without an address nobody means that.
-            None => ENDPOINTS.into_iter().any(|name| set(name).is_some()),
-            Some("none") => false,
-            Some("console") => {
-                let warning = format!("{TRACES_EXPORTER}=console: traces are only sent, not printed");
-                environment.warnings.push(warning);
-                false
-            }
+        let otlp =
+            || is_grpc(&set, TRACES_PROTOCOL).map(|grpc| if grpc { Traces::Grpc } else { Traces::Http });
+        environment.traces = match set(TRACES_EXPORTER).as_deref() {
+            Some("otlp") => Some(otlp()?),
+            // As with metrics.
+            None if ENDPOINTS.into_iter().any(|name| set(name).is_some()) => Some(otlp()?),
+            None | Some("none") => None,
+            Some("console") => Some(Traces::Console),
             Some(other) => {
-                let reason = format!("there is no exporter `{other}`; there are otlp and none");
+                let reason = format!("there is no exporter `{other}`; there are otlp, console and none");
                 return Err(Refusal { variable: TRACES_EXPORTER, reason });
             }
         };
-        if otlp {
-            environment.traces = Some(Otlp { grpc: is_grpc(&set, TRACES_PROTOCOL)? });
-        }
         Ok(environment)
     }
 }
@@ -166,14 +163,14 @@ mod tests {
             traces(&[("OTEL_TRACES_EXPORTER", "none"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]),
             Ok(None)
         );
-        let otlp = |grpc| Ok(Some(Otlp { grpc }));
-        assert_eq!(traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]), otlp(false));
+        assert_eq!(traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]), Ok(Some(Traces::Http)));
+        assert_eq!(traces(&[("OTEL_TRACES_EXPORTER", "console")]), Ok(Some(Traces::Console)));
         let all = [
             ("OTEL_TRACES_EXPORTER", "otlp"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
         ];
-        assert_eq!(traces(&all), otlp(true));
+        assert_eq!(traces(&all), Ok(Some(Traces::Grpc)));
         for pair in [
             ("OTEL_TRACES_EXPORTER", "zipkin"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),

@@ -33,7 +33,13 @@ struct Sample<'a> {
 
 /// What the variables say that this program is; if they give it no name, `function-runner`.
 pub(crate) fn resource() -> Resource {
-    let resource = Resource::builder().build();
+    // The library lets a name among the attributes win over the variable for it; the specification does not.
+    let name = std::env::var("OTEL_SERVICE_NAME").ok().filter(|name| !name.is_empty());
+    let resource = Resource::builder();
+    if let Some(name) = name {
+        return resource.with_service_name(name).build();
+    }
+    let resource = resource.build();
     let name = resource.get(&Key::from_static_str("service.name"));
     match name.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
         true => Resource::builder().with_service_name("function-runner").build(),

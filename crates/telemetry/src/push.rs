@@ -4,7 +4,7 @@
 //! nothing is kept for a collector that is away, and nothing is sent twice.
 
 use std::error::Error;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::time::{Duration, SystemTime};
 
 use http::uri::Scheme;
@@ -88,9 +88,19 @@ struct Task {
 
 /// A destination that is made ready.
 enum Way {
-    Http { client: reqwest::Client, url: Uri, headers: HeaderMap },
-    Grpc { client: MetricsServiceClient<Channel>, headers: MetadataMap },
-    Console,
+    Http {
+        client: reqwest::Client,
+        url: Uri,
+        headers: HeaderMap,
+    },
+    Grpc {
+        client: MetricsServiceClient<Channel>,
+        headers: MetadataMap,
+    },
+    /// With what was printed last, which is not over while nobody reads it.
+    Console {
+        printing: Option<JoinHandle<io::Result<()>>>,
+    },
 }
 
 // === impl Settings ===
@@ -163,10 +173,10 @@ fn milliseconds(
 fn http_endpoint(set: &impl Fn(&str) -> Option<String>) -> Result<Uri, String> {
     let (name, url) = first(set, &ENDPOINTS).unwrap_or(("default", "http://localhost:4318".to_owned()));
     let whole = match name == ENDPOINTS[0] {
-        true => url.clone(),
+        true => url,
         false => format!("{}/v1/metrics", url.trim_end_matches('/')),
     };
-    let parsed: Option<Uri> = whole.parse().ok().filter(|url| is_http(url));
+    let parsed: Option<Uri> = whole.parse().ok().filter(is_http);
     parsed.ok_or_else(|| format!("{name}: not a URL that begins with http:// or https://"))
 }
 
@@ -313,7 +323,7 @@ impl Task {
                 let answer = client.export(request).await.map_err(|status| reason_of(&status))?;
                 taken(answer.into_inner())
             }
-            Way::Console => print(text).await,
+            Way::Console { printing } => print(text, printing).await,
         }
     }
 }
@@ -354,8 +364,12 @@ fn taken(answer: ExportMetricsServiceResponse) -> Result<(), String> {
     }
 }
 
-async fn print(text: String) -> Result<(), String> {
-    let printed = tokio::task::spawn_blocking(move || std::io::stdout().write_all(text.as_bytes())).await;
+async fn print(text: String, printing: &mut Option<JoinHandle<io::Result<()>>>) -> Result<(), String> {
+    if printing.as_ref().is_some_and(|task| !task.is_finished()) {
+        return Err("nobody reads standard output".to_owned());
+    }
+    let task = tokio::task::spawn_blocking(move || io::stdout().write_all(text.as_bytes()));
+    let printed = printing.insert(task).await;
     printed.map_or(Ok(()), |written| written.map_err(|error| format!("standard output: {error}")))
 }
 
@@ -405,7 +419,7 @@ impl Way {
                 let headers = MetadataMap::from_headers(headers);
                 Self::Grpc { client: MetricsServiceClient::new(channel), headers }
             }
-            Destination::Console => Self::Console,
+            Destination::Console => Self::Console { printing: None },
         })
     }
 }

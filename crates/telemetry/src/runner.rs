@@ -17,14 +17,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tonic::Code;
 
-use crate::Telemetry;
-use crate::environment::Otlp;
 use crate::metrics::{Durations, Rpc, in_milliseconds, milliseconds};
 use crate::names::Names;
 use crate::observed::Evaluated;
 use crate::push::{Push, Settings};
 use crate::recent::Recent;
 use crate::traces::{Spans, Traces};
+use crate::{Telemetry, environment};
 
 /// The bounds of durations: from what a warm call takes to what a large image takes to be pulled.
 const SECONDS: [f64; 16] =
@@ -422,8 +421,8 @@ impl Telemetry {
     }
 
     /// Sends traces from now on, until [`stop`](Self::stop). Called outside of a runtime it panics.
-    pub fn trace(&self, otlp: &Otlp) -> Result<(), String> {
-        let traces = Traces::new(otlp).map_err(|error| error.to_string())?;
+    pub fn trace(&self, to: environment::Traces) -> Result<(), String> {
+        let traces = Traces::new(to).map_err(|error| error.to_string())?;
         let _ = self.shared.runner.traces.set(traces);
         Ok(())
     }

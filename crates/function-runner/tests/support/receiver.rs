@@ -1,5 +1,7 @@
 //! A collector that is spoken to over HTTP.
 
+#![allow(unreachable_pub, reason = "it is part of several test files")]
+
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
