@@ -1,6 +1,6 @@
 //! Metrics that are sent: to a collector over HTTP and gRPC, to one that is not there, and to the console.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
