@@ -21,11 +21,16 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric, ResourceMetrics};
 use prost::Message as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+#[path = "support/authority.rs"]
+mod authority;
 #[path = "support/receiver.rs"]
 mod receiver;
 mod support;
 
+use authority::Authority;
 use receiver::Received;
 use support::{Functions, Server, evaluate, eventually, output};
 
@@ -46,13 +51,39 @@ impl Collector {
     /// Takes metrics over HTTP at this address, and says where.
     fn over_http(&self, at: SocketAddr) -> String {
         let collector = self.clone();
-        receiver::over_http(TcpListener::bind(at).unwrap(), move |Received { head, body }| {
-            assert!(head.starts_with("post /v1/metrics "), "{head}");
-            assert!(head.contains("\ncontent-type: application/x-protobuf\r"), "{head}");
-            let key = head.lines().find_map(|line| line.strip_prefix("x-key: ")).unwrap_or_default();
-            collector.take(key, ExportMetricsServiceRequest::decode(&*body).unwrap());
-            "200 OK"
-        })
+        receiver::over_http(TcpListener::bind(at).unwrap(), move |request| collector.answer(&request))
+    }
+
+    /// The same over TLS, as an authority says that it is.
+    fn over_tls(&self, authority: &Authority) -> String {
+        let (cert, key) = authority.server();
+        let chain = CertificateDer::pem_file_iter(cert).unwrap().collect::<Result<_, _>>().unwrap();
+        let key = PrivateKeyDer::from_pem_file(key).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth();
+        let config = Arc::new(config.with_single_cert(chain, key).unwrap());
+        let listener = TcpListener::bind(anywhere()).unwrap();
+        let address = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+        let collector = self.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+                let mut stream = rustls::StreamOwned::new(connection, stream);
+                receiver::answer(&mut stream, |request| collector.answer(&request));
+            }
+        });
+        address
+    }
+
+    fn answer(&self, Received { head, body }: &Received) -> &'static str {
+        assert!(head.starts_with("post /v1/metrics "), "{head}");
+        assert!(head.contains("\ncontent-type: application/x-protobuf\r"), "{head}");
+        let key = head.lines().find_map(|line| line.strip_prefix("x-key: ")).unwrap_or_default();
+        self.take(key, ExportMetricsServiceRequest::decode(&**body).unwrap());
+        "200 OK"
     }
 
     async fn over_grpc(&self) -> String {
@@ -223,6 +254,39 @@ async fn a_collector_is_told_over_http() {
 #[tokio::test]
 async fn a_collector_is_told_over_grpc() {
     told_over("grpc").await;
+}
+
+#[tokio::test]
+async fn over_tls_only_a_collector_that_an_authority_vouches_for_is_told() {
+    let (authority, collector, functions) = (Authority::new("test"), Collector::default(), functions());
+    let mut known = command(&functions, &collector.over_tls(&authority), "http/protobuf", "50");
+    let known = Server::start(known.env("SSL_CERT_FILE", authority.file("ca.crt")));
+    eventually("it is told", || collector.pushes() > 0).await;
+    assert_eq!(warnings(&known), 0, "{:#?}", known.log());
+    drop(known);
+    let pushes = collector.pushes();
+    let stranger = Authority::new("stranger");
+    let mut unknown = command(&functions, &collector.over_tls(&stranger), "http/protobuf", "50");
+    let unknown = Server::start(unknown.env("SSL_CERT_FILE", authority.file("ca.crt")));
+    let line = unknown.wait_for_line("Metrics are not sent: ");
+    assert!(line.to_lowercase().contains("certificate"), "{line}");
+    assert_eq!(collector.pushes(), pushes);
+}
+
+#[tokio::test]
+async fn a_system_without_authorities_reaches_a_collector_that_needs_none() {
+    let (collector, functions) = (Collector::default(), functions());
+    let mut command = command(&functions, &collector.over_http(anywhere()), "http/protobuf", "50");
+    // Nobody is at the place for traces; what sends them is made all the same.
+    command
+        .env("OTEL_TRACES_EXPORTER", "otlp")
+        .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{}", nowhere()))
+        .env("SSL_CERT_FILE", "/dev/null")
+        .env("SSL_CERT_DIR", "/nonexistent");
+    let server = Server::start(&mut command);
+    server.wait_for_line("Traces are sent");
+    eventually("it is told", || collector.pushes() > 0).await;
+    evaluate(&server.client(), "echo", "x").await.unwrap();
 }
 
 #[tokio::test]

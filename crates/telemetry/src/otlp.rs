@@ -1,4 +1,4 @@
-//! The families of `/metrics` as messages of OTLP, and whose they are.
+//! The families of `/metrics` as messages of OTLP; whose they are, and who carries them over HTTP.
 //!
 //! They are read from the text that Prometheus gets, so both always show the same. Names stay as they are
 //! documented: a collector that passes them on to Prometheus finds their suffixes there and adds none.
@@ -14,6 +14,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
 };
 use opentelemetry_sdk::Resource;
+
+pub(crate) const USER_AGENT: &str = concat!("loggia/", env!("CARGO_PKG_VERSION"));
 
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
@@ -45,6 +47,14 @@ pub(crate) fn resource() -> Resource {
         true => Resource::builder().with_service_name("function-runner").build(),
         false => resource,
     }
+}
+
+/// What carries messages over HTTP, and nowhere but to the collector: headers may be secrets. Where the system
+/// has no authorities it still reaches collectors that need none.
+pub(crate) fn http_client() -> Result<reqwest::Client, reqwest::Error> {
+    let client =
+        || reqwest::Client::builder().user_agent(USER_AGENT).redirect(reqwest::redirect::Policy::none());
+    client().build().or_else(|_| client().tls_certs_only([]).build())
 }
 
 /// The families of a text in the form of OpenMetrics that have figures.

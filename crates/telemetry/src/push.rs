@@ -245,7 +245,7 @@ impl Push {
         let Settings { to, every, timeout } = settings;
         let attributes = ResourceAttributesWithSchema::from(&otlp::resource()).attributes.0;
         let resource = Resource { attributes, ..Resource::default() };
-        let way = Way::to(to, timeout, telemetry.shared.runner.version)?;
+        let way = Way::to(to, timeout)?;
         let task = Task { telemetry, way, resource, every, timeout, failing: false };
         let (going, stopping) = oneshot::channel();
         Ok(Self { going, task: tokio::spawn(task.run(stopping)) })
@@ -404,17 +404,14 @@ fn short(text: &str) -> String {
 // === impl Way ===
 
 impl Way {
-    fn to(destination: Destination, timeout: Duration, version: &str) -> Result<Self, String> {
-        let agent = format!("loggia/{version}");
+    fn to(destination: Destination, timeout: Duration) -> Result<Self, String> {
         Ok(match destination {
             Destination::Http { url, headers } => {
-                // Headers may be secrets, and are for the collector alone.
-                let client =
-                    reqwest::Client::builder().user_agent(agent).redirect(reqwest::redirect::Policy::none());
-                Self::Http { client: client.build().map_err(|error| causes(&error))?, url, headers }
+                let client = otlp::http_client().map_err(|error| causes(&error))?;
+                Self::Http { client, url, headers }
             }
             Destination::Grpc { url, headers } => {
-                let endpoint = Endpoint::from(url).connect_timeout(timeout).user_agent(agent);
+                let endpoint = Endpoint::from(url).connect_timeout(timeout).user_agent(otlp::USER_AGENT);
                 let channel = endpoint.map_err(|error| causes(&error))?.connect_lazy();
                 let headers = MetadataMap::from_headers(headers);
                 Self::Grpc { client: MetricsServiceClient::new(channel), headers }

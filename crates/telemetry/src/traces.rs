@@ -5,6 +5,7 @@
 //! on a thread of its own, out of a queue that drops what does not fit: a collector that is slow, wrong or away
 //! costs no call anything.
 
+use std::error::Error;
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,9 +16,7 @@ use loggia_evaluator::{Ended, code_name};
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::{HttpClient, HttpError};
-use opentelemetry_otlp::{
-    ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
-};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{self as export, BatchSpanProcessor, SpanData, SpanProcessor as _};
 use tokio::runtime::Handle;
@@ -25,7 +24,7 @@ use tonic::Code;
 
 use crate::environment;
 use crate::observed::Evaluated;
-use crate::otlp::resource;
+use crate::otlp::{http_client, resource};
 
 /// How long the last spans may take to leave when the program ends.
 const LAST_TIME: Duration = Duration::from_secs(2);
@@ -74,11 +73,11 @@ struct Console;
 
 impl Traces {
     /// Sends to where the variables of OpenTelemetry say, as the library reads them.
-    pub(crate) fn new(to: environment::Traces) -> Result<Self, ExporterBuildError> {
+    pub(crate) fn new(to: environment::Traces) -> Result<Self, Box<dyn Error>> {
         let mut processor = match to {
             environment::Traces::Grpc => batches(SpanExporter::builder().with_tonic().build()?),
             environment::Traces::Http => {
-                let http = Http { client: reqwest::Client::new(), runtime: Handle::current() };
+                let http = Http { client: http_client()?, runtime: Handle::current() };
                 let builder = SpanExporter::builder().with_http().with_http_client(http);
                 batches(builder.with_protocol(Protocol::HttpBinary).build()?)
             }

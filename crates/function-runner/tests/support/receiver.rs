@@ -2,8 +2,8 @@
 
 #![allow(unreachable_pub, reason = "it is part of several test files")]
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 
 /// A request to it, in small letters but for the body.
 pub struct Received {
@@ -19,17 +19,22 @@ pub fn over_http(
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let Some(request) = receive(&mut stream) else { continue };
-            let status = take(request);
-            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-            let _ = stream.write_all(answer.as_bytes());
+            answer(&mut stream, &mut take);
         }
     });
     address
 }
 
+/// Answers one request of a connection.
+pub fn answer(stream: &mut (impl Read + Write), mut take: impl FnMut(Received) -> &'static str) {
+    let Some(request) = receive(stream) else { return };
+    let status = take(request);
+    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let _ = stream.write_all(answer.as_bytes());
+}
+
 /// Nothing if the peer leaves before it is done.
-fn receive(stream: &mut TcpStream) -> Option<Received> {
+fn receive(stream: &mut impl Read) -> Option<Received> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     let mut more = |bytes: &mut Vec<u8>| {
