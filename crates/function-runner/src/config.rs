@@ -9,7 +9,8 @@ use loggia_evaluator::tls::{ClientFiles, ServerFiles};
 use loggia_pods::{PodAddress, PodSecurity, PodTls};
 use loggia_render::{SchemaFolders, check_prefix};
 use loggia_telemetry::Environment;
-use loggia_telemetry::environment::Otlp;
+use loggia_telemetry::environment::Traces;
+use loggia_telemetry::push::Settings;
 use tracing::{info, warn};
 
 use crate::flags::{Flags, PodFlags, Refusal};
@@ -33,8 +34,10 @@ pub(crate) struct Config {
     pub(crate) drain_timeout: Duration,
     /// Where metrics and the status page are served.
     pub(crate) metrics: Option<String>,
+    /// How metrics are sent, if they are.
+    pub(crate) push: Option<Settings>,
     /// How traces are sent, if they are.
-    pub(crate) traces: Option<Otlp>,
+    pub(crate) traces: Option<Traces>,
     /// The identity of the service, if it is to have one.
     pub(crate) tls: Option<ServerFiles>,
     /// What built-in functions may read.
@@ -78,8 +81,10 @@ pub(crate) struct Surroundings {
     pub(crate) host: Option<String>,
     /// Where the variables of OpenTelemetry want metrics to be served.
     pub(crate) metrics: Option<String>,
+    /// How they want metrics to be sent.
+    pub(crate) push: Option<Settings>,
     /// How they want traces to be sent.
-    pub(crate) traces: Option<Otlp>,
+    pub(crate) traces: Option<Traces>,
     /// What `/etc/resolv.conf` says.
     pub(crate) resolv_conf: String,
 }
@@ -98,7 +103,7 @@ impl Surroundings {
     pub(crate) fn here() -> anyhow::Result<Self> {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let service_account = Path::new(SERVICE_ACCOUNT);
-        let Environment { metrics, traces, warnings } = Environment::here()?;
+        let Environment { metrics, push, traces, warnings } = Environment::here()?;
         warnings.iter().for_each(|warning| warn!("{warning}"));
         Ok(Self {
             wrapper_server_image: set("WRAPPER_SERVER_IMAGE"),
@@ -110,6 +115,7 @@ impl Surroundings {
             namespace: std::fs::read_to_string(service_account.join("namespace")).ok(),
             host: set("HOSTNAME"),
             metrics,
+            push,
             traces,
             resolv_conf: std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
         })
@@ -151,7 +157,8 @@ impl Config {
             metrics: Some(flags.metrics_address.clone())
                 .filter(|address| !address.is_empty())
                 .or_else(|| surroundings.metrics.clone()),
-            traces: surroundings.traces.clone(),
+            push: surroundings.push.clone(),
+            traces: surroundings.traces,
             tls: ServerFiles::named(&flags.tls_cert, &flags.tls_key, &flags.client_ca)
                 .map_err(|error| Refusal::Usage(error.to_string()))?,
             schemas: SchemaFolders::new(flags.schema_folders.iter().map(PathBuf::from))

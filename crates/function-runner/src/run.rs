@@ -38,16 +38,23 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
         message_limit,
         drain_timeout,
         metrics,
+        push,
         traces,
         tls,
         schemas,
     } = config;
     let tls = tls.map(ServerTls::new).transpose().context("--tls-cert, --tls-key, --client-ca")?;
     let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
-    if let Some(otlp) = traces {
-        match telemetry.trace(&otlp) {
+    if let Some(traces) = traces {
+        match telemetry.trace(traces) {
             Ok(()) => info!("Traces are sent"),
             Err(error) => warn!("No traces: {error}; check the variables OTEL_EXPORTER_OTLP_*"),
+        }
+    }
+    if let Some(settings) = push {
+        match telemetry.push(settings) {
+            Ok(()) => info!("Metrics are sent"),
+            Err(error) => warn!("No metrics are sent: {error}; check the variables OTEL_EXPORTER_OTLP_*"),
         }
     }
     if let Err(error) = process::adopt_orphans() {
@@ -125,7 +132,7 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
         if let Some(processes) = processes {
             let _ = tokio::time::timeout(BURIAL_TIME, processes.stop()).await;
         }
-        let _ = tokio::task::spawn_blocking(move || telemetry.stop()).await;
+        telemetry.stop().await;
     };
     tokio::select! {
         () = stop => {

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
-use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -22,8 +21,11 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use prost::Message as _;
 use tonic::transport::Endpoint;
 
+#[path = "support/receiver.rs"]
+mod receiver;
 mod support;
 
+use receiver::Received;
 use support::{Functions, Server, eventually};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -53,36 +55,12 @@ impl Collector {
 
     /// Takes spans over HTTP, and says where.
     fn over_http(&self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
         let collector = self.clone();
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let mut bytes = Vec::new();
-                let mut piece = [0; 4096];
-                let (head, length) = loop {
-                    let count = stream.read(&mut piece).unwrap();
-                    bytes.extend_from_slice(&piece[..count]);
-                    if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-                        let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
-                        let length =
-                            head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-                        break (head.clone(), end + 4 + length.parse::<usize>().unwrap());
-                    }
-                };
-                while bytes.len() < length {
-                    let count = stream.read(&mut piece).unwrap();
-                    bytes.extend_from_slice(&piece[..count]);
-                }
-                assert!(head.starts_with("post /v1/traces "), "{head}");
-                let start = length - (length - head.len() - 4);
-                collector.take(ExportTraceServiceRequest::decode(&bytes[start..]).unwrap());
-                stream
-                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-                    .unwrap();
-            }
-        });
-        address
+        receiver::over_http(TcpListener::bind("127.0.0.1:0").unwrap(), move |Received { head, body }| {
+            assert!(head.starts_with("post /v1/traces "), "{head}");
+            collector.take(ExportTraceServiceRequest::decode(&*body).unwrap());
+            "200 OK"
+        })
     }
 }
 
@@ -103,6 +81,7 @@ fn serve(functions: &Functions, endpoint: &str, protocol: &str) -> Server {
             .command(&[])
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
             .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+            .env("OTEL_METRICS_EXPORTER", "none")
             .env("OTEL_SERVICE_NAME", "porch-function-runner")
             .env("OTEL_BSP_SCHEDULE_DELAY", "50"),
     )
@@ -194,6 +173,27 @@ async fn a_failure_is_marked_and_quotes_nothing_and_a_caller_that_does_not_sampl
     assert_eq!(root.status.as_ref().unwrap().message, "Internal");
     assert!(spans.iter().all(|span| span.trace_id == root.trace_id), "{spans:#?}");
     assert!(!format!("{spans:?}").contains("canary"), "{spans:#?}");
+}
+
+#[tokio::test]
+async fn the_console_gets_a_line_for_each_span() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let functions = functions();
+    let mut command = functions.command(&[]);
+    command.env("OTEL_TRACES_EXPORTER", "console").stdout(file.reopen().unwrap());
+    let mut server = Server::start(&mut command);
+    call(&server, "fails", Some(&format!("00-{TRACE}-{CALLER}-01"))).await.unwrap_err();
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0));
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let spans: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{text}"));
+    let (root, evaluate) = (of("evaluator.FunctionEvaluator/EvaluateFunction"), of("evaluate"));
+    assert_eq!((&root["trace"], &root["parent"]), (&TRACE.into(), &CALLER.into()));
+    assert_eq!((&evaluate["parent"], &evaluate["error"]), (&root["span"], &"Internal".into()));
+    assert_eq!(evaluate["attributes"]["loggia.image"], "fails");
+    assert!(evaluate["start"].as_f64() <= evaluate["end"].as_f64() && !text.contains("canary"), "{text}");
 }
 
 #[tokio::test]

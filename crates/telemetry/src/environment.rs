@@ -3,23 +3,30 @@
 //! One thing differs: without any of them nothing is exported, where the original would send to `localhost`
 //! for ever.
 
+#[cfg(feature = "runner")]
+use crate::push::{self, Settings};
+
 /// What the variables ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// Where metrics are served, as `HOST:PORT`.
     pub metrics: Option<String>,
+    /// Where metrics are sent, if they are.
+    #[cfg(feature = "runner")]
+    pub push: Option<Settings>,
     /// Where traces are sent, if they are.
-    pub traces: Option<Otlp>,
+    pub traces: Option<Traces>,
     /// What was asked for and is not done, for the log.
     pub warnings: Vec<String>,
 }
 
-/// How traces are sent. Where to, and with which headers, the exporter reads from the variables itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Otlp {
-    /// Over gRPC; otherwise over HTTP.
-    pub grpc: bool,
-    pub service_name: String,
+/// How traces are sent. Where to, with which headers and as whose, the exporter reads from the variables itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traces {
+    Http,
+    Grpc,
+    /// Only written to standard output.
+    Console,
 }
 
 /// A variable that cannot be meant.
@@ -46,14 +53,14 @@ impl Environment {
         Self::read(|name| std::env::var(name).ok())
     }
 
-    fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, Refusal> {
+    pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, Refusal> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let mut environment = Self::default();
         if set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(environment);
         }
         match set(METRICS_EXPORTER).as_deref() {
-            None | Some("none") => {}
+            Some("none") => {}
             Some("prometheus") => {
                 let host = set(PROMETHEUS_HOST).unwrap_or_else(|| "localhost".to_owned());
                 let port = set(PROMETHEUS_PORT).unwrap_or_else(|| "9464".to_owned());
@@ -64,42 +71,54 @@ impl Environment {
                 let host = if host.contains(':') { format!("[{host}]") } else { host };
                 environment.metrics = Some(format!("{host}:{port}"));
             }
-            Some(other @ ("otlp" | "console")) => environment.warnings.push(format!(
-                "{METRICS_EXPORTER}={other}: metrics are only served, not sent; set it to `prometheus`"
-            )),
+            #[cfg(feature = "runner")]
+            Some("otlp") => environment.push = Settings::of_collector(&set, &mut environment.warnings)?,
+            // The original would send to `localhost`; without an address nobody means that.
+            #[cfg(feature = "runner")]
+            None if push::has_endpoint(&set) => {
+                environment.push = Settings::of_collector(&set, &mut environment.warnings)?;
+            }
+            #[cfg(feature = "runner")]
+            Some("console") => {
+                environment.push = Some(Settings::of_console(&set, &mut environment.warnings));
+            }
+            // The small server in a pod only serves its metrics.
+            #[cfg(not(feature = "runner"))]
+            Some("otlp" | "console") => {}
+            None => {}
             Some(other) => {
-                let reason = format!("there is no exporter `{other}`; there are prometheus and none");
+                let reason =
+                    format!("there is no exporter `{other}`; there are prometheus, otlp, console and none");
                 return Err(Refusal { variable: METRICS_EXPORTER, reason });
             }
         }
-        let otlp = match set(TRACES_EXPORTER).as_deref() {
-            Some("otlp") => true,
-            // The original would send to `localhost`; without an address nobody means that.
-            None => ENDPOINTS.into_iter().any(|name| set(name).is_some()),
-            Some("none") => false,
-            Some("console") => {
-                let warning = format!("{TRACES_EXPORTER}=console: traces are only sent, not printed");
-                environment.warnings.push(warning);
-                false
-            }
+        let otlp =
+            || is_grpc(&set, TRACES_PROTOCOL).map(|grpc| if grpc { Traces::Grpc } else { Traces::Http });
+        environment.traces = match set(TRACES_EXPORTER).as_deref() {
+            Some("otlp") => Some(otlp()?),
+            // As with metrics.
+            None if ENDPOINTS.into_iter().any(|name| set(name).is_some()) => Some(otlp()?),
+            None | Some("none") => None,
+            Some("console") => Some(Traces::Console),
             Some(other) => {
-                let reason = format!("there is no exporter `{other}`; there are otlp and none");
+                let reason = format!("there is no exporter `{other}`; there are otlp, console and none");
                 return Err(Refusal { variable: TRACES_EXPORTER, reason });
             }
         };
-        if otlp {
-            let grpc = match set(TRACES_PROTOCOL).or_else(|| set(PROTOCOL)).as_deref() {
-                None | Some("http/protobuf") => false,
-                Some("grpc") => true,
-                Some(other) => {
-                    let reason = format!("there is no protocol `{other}`; there are http/protobuf and grpc");
-                    return Err(Refusal { variable: PROTOCOL, reason });
-                }
-            };
-            let service_name = set("OTEL_SERVICE_NAME").unwrap_or_else(|| "function-runner".to_owned());
-            environment.traces = Some(Otlp { grpc, service_name });
-        }
         Ok(environment)
+    }
+}
+
+/// Whether a signal goes over gRPC: its own variable says so, or else that of all.
+pub(crate) fn is_grpc(set: &impl Fn(&str) -> Option<String>, own: &'static str) -> Result<bool, Refusal> {
+    let variable = if set(own).is_some() { own } else { PROTOCOL };
+    match set(variable).as_deref() {
+        None | Some("http/protobuf") => Ok(false),
+        Some("grpc") => Ok(true),
+        Some(other) => {
+            let reason = format!("there is no protocol `{other}`; there are http/protobuf and grpc");
+            Err(Refusal { variable, reason })
+        }
     }
 }
 
@@ -144,29 +163,30 @@ mod tests {
             traces(&[("OTEL_TRACES_EXPORTER", "none"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]),
             Ok(None)
         );
-        let otlp = |grpc, name: &str| Ok(Some(Otlp { grpc, service_name: name.to_owned() }));
-        assert_eq!(traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]), otlp(false, "function-runner"));
+        assert_eq!(traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x")]), Ok(Some(Traces::Http)));
+        assert_eq!(traces(&[("OTEL_TRACES_EXPORTER", "console")]), Ok(Some(Traces::Console)));
         let all = [
             ("OTEL_TRACES_EXPORTER", "otlp"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
-            ("OTEL_SERVICE_NAME", "porch-function-runner"),
         ];
-        assert_eq!(traces(&all), otlp(true, "porch-function-runner"));
-        for pair in [("OTEL_TRACES_EXPORTER", "zipkin"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")] {
+        assert_eq!(traces(&all), Ok(Some(Traces::Grpc)));
+        for pair in [
+            ("OTEL_TRACES_EXPORTER", "zipkin"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
+        ] {
             let error = traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x"), pair]).unwrap_err();
             assert!(error.to_string().starts_with(&format!("{}: there is no", pair.0)), "{error}");
         }
     }
 
     #[test]
-    fn exporters_that_do_not_exist_are_refused_and_those_that_we_lack_are_told() {
+    fn exporters_that_do_not_exist_are_refused() {
         let error = read(&[("OTEL_METRICS_EXPORTER", "statsd")]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "OTEL_METRICS_EXPORTER: there is no exporter `statsd`; there are prometheus and none"
+            "OTEL_METRICS_EXPORTER: there is no exporter `statsd`; there are prometheus, otlp, console and none"
         );
-        let otlp = read(&[("OTEL_METRICS_EXPORTER", "otlp")]).unwrap();
-        assert_eq!((otlp.metrics, otlp.warnings.len()), (None, 1));
     }
 }

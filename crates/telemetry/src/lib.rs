@@ -14,6 +14,10 @@ mod names;
 #[cfg(feature = "runner")]
 mod observed;
 #[cfg(feature = "runner")]
+mod otlp;
+#[cfg(feature = "runner")]
+pub mod push;
+#[cfg(feature = "runner")]
 mod recent;
 #[cfg(feature = "runner")]
 mod runner;

@@ -17,13 +17,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tonic::Code;
 
-use crate::Telemetry;
-use crate::environment::Otlp;
 use crate::metrics::{Durations, Rpc, in_milliseconds, milliseconds};
 use crate::names::Names;
 use crate::observed::Evaluated;
+use crate::push::{Push, Settings};
 use crate::recent::Recent;
 use crate::traces::{Spans, Traces};
+use crate::{Telemetry, environment};
 
 /// The bounds of durations: from what a warm call takes to what a large image takes to be pulled.
 const SECONDS: [f64; 16] =
@@ -53,6 +53,7 @@ pub(crate) struct Runner {
     pub(crate) sources: OnceLock<Sources>,
     pub(crate) recent: Mutex<Recent>,
     pub(crate) traces: OnceLock<Traces>,
+    push: Mutex<Option<Push>>,
     images: Names,
     registries: Names,
     evaluations: Family<Evaluation, Counter>,
@@ -170,6 +171,7 @@ impl Runner {
             sources: OnceLock::new(),
             recent: Mutex::default(),
             traces: OnceLock::new(),
+            push: Mutex::default(),
             images: Names::up_to(MOST_IMAGES),
             registries: Names::up_to(MOST_REGISTRIES),
             evaluations: Family::default(),
@@ -419,17 +421,34 @@ impl Telemetry {
     }
 
     /// Sends traces from now on, until [`stop`](Self::stop). Called outside of a runtime it panics.
-    pub fn trace(&self, otlp: &Otlp) -> Result<(), String> {
-        let traces = Traces::new(otlp).map_err(|error| error.to_string())?;
+    pub fn trace(&self, to: environment::Traces) -> Result<(), String> {
+        let traces = Traces::new(to).map_err(|error| error.to_string())?;
         let _ = self.shared.runner.traces.set(traces);
         Ok(())
     }
 
-    /// Sends what is left to be sent. It blocks for a moment.
-    pub fn stop(&self) {
-        if let Some(traces) = self.shared.runner.traces.get() {
-            traces.stop();
-        }
+    /// Sends metrics from now on, until [`stop`](Self::stop). Called outside of a runtime it panics.
+    pub fn push(&self, settings: Settings) -> Result<(), String> {
+        let push = Push::start(self.clone(), settings)?;
+        *self.shared.runner.push.lock().unwrap_or_else(PoisonError::into_inner) = Some(push);
+        Ok(())
+    }
+
+    /// Sends what is left to be sent, which may take a moment.
+    pub async fn stop(&self) {
+        let push = self.shared.runner.push.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let metrics = async {
+            if let Some(push) = push {
+                push.stop().await;
+            }
+        };
+        let telemetry = self.clone();
+        let traces = tokio::task::spawn_blocking(move || {
+            if let Some(traces) = telemetry.shared.runner.traces.get() {
+                traces.stop();
+            }
+        });
+        let _ = tokio::join!(metrics, traces);
     }
 
     /// Whether the service takes calls.

@@ -5,17 +5,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use loggia_evaluator::context::{CallId, Context, Noted, note};
-use loggia_evaluator::{Answer, Call, Ended, Error, Evaluation, Evaluator, Lifecycle, Observer as _};
+use loggia_evaluator::server::Routes;
+use loggia_evaluator::{Answer, Call, Ended, Error, Evaluation, Evaluator, Lifecycle, Multi, Observer as _};
 use loggia_pods::{FunctionView, InstanceState, InstanceView, Observer as _, Phase, Snapshot};
 use loggia_registry::{Found, Observer as _};
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
+    MetricsService, MetricsServiceServer,
+};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::metrics::v1::Metric;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use tonic::Code;
 
 use crate::observed::Evaluated;
-use crate::{Observed, Sources, Telemetry};
+use crate::{Environment, Observed, Sources, Telemetry};
 
 fn evaluated(image: &str, code: Code) -> Evaluated {
     Evaluated {
@@ -63,8 +72,13 @@ fn snapshot() -> Snapshot {
     }
 }
 
-/// Telemetry to which everything has happened once.
+/// What `/metrics` shows of it.
 async fn eventful() -> String {
+    eventful_telemetry().metrics().await
+}
+
+/// Telemetry to which everything has happened once.
+fn eventful_telemetry() -> Telemetry {
     let telemetry = Telemetry::new("1.2.3");
     telemetry.look_at(Sources::default());
     let (context, took) = (Context::of(&http::HeaderMap::new()), Duration::from_millis(7));
@@ -84,7 +98,7 @@ async fn eventful() -> String {
     loggia_registry::Observer::asked(&telemetry, "r.io", None, Duration::from_millis(5));
     telemetry.looked_up(Found::Fetched);
     telemetry.shared.runner.show(&snapshot());
-    telemetry.metrics().await
+    telemetry
 }
 
 /// The names of families as queries use them, with their kinds.
@@ -114,6 +128,54 @@ fn documented() -> BTreeMap<String, String> {
 #[tokio::test]
 async fn every_metric_is_documented_and_every_documented_metric_is_emitted() {
     assert_eq!(families(&eventful().await), documented());
+}
+
+/// A collector that keeps what it is sent.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<Metric>>>);
+
+#[tonic::async_trait]
+impl MetricsService for Collector {
+    async fn export(
+        &self,
+        request: tonic::Request<ExportMetricsServiceRequest>,
+    ) -> Result<tonic::Response<ExportMetricsServiceResponse>, tonic::Status> {
+        let scopes = request.into_inner().resource_metrics.into_iter().flat_map(|one| one.scope_metrics);
+        self.0.lock().unwrap().extend(scopes.flat_map(|scope| scope.metrics));
+        Ok(tonic::Response::new(ExportMetricsServiceResponse::default()))
+    }
+}
+
+#[tokio::test]
+async fn every_documented_metric_arrives_at_a_collector() {
+    let collector = Collector::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let lifecycle = Lifecycle::default();
+    let routes = Routes::new(Arc::new(Multi::default()), &lifecycle, 1 << 20)
+        .with(MetricsServiceServer::new(collector.clone()));
+    lifecycle.serve();
+    tokio::spawn(loggia_evaluator::server::serve(listener, routes));
+    let environment = Environment::read(|name| match name {
+        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(endpoint.clone()),
+        "OTEL_EXPORTER_OTLP_PROTOCOL" => Some("grpc".to_owned()),
+        _ => None,
+    });
+    let telemetry = eventful_telemetry();
+    telemetry.push(environment.unwrap().push.unwrap()).unwrap();
+    telemetry.stop().await;
+
+    let metrics = collector.0.lock().unwrap().clone();
+    let kind = |metric: &Metric| match metric.data.as_ref().unwrap() {
+        Data::Gauge(_) => "gauge",
+        Data::Sum(sum) if sum.is_monotonic => "counter",
+        Data::Histogram(_) => "histogram",
+        other => panic!("{other:?}"),
+    };
+    let arrived: BTreeMap<_, _> =
+        metrics.iter().map(|metric| (metric.name.clone(), kind(metric).to_owned())).collect();
+    assert_eq!(arrived, documented());
+    assert_eq!(metrics.len(), arrived.len(), "a family arrived twice");
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@
 //! on a thread of its own, out of a queue that drops what does not fit: a collector that is slow, wrong or away
 //! costs no call anything.
 
-use std::time::{Duration, SystemTime};
+use std::error::Error;
+use std::io::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -14,16 +16,15 @@ use loggia_evaluator::{Ended, code_name};
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::{HttpClient, HttpError};
-use opentelemetry_otlp::{
-    ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
-};
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanProcessor as _};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
+use opentelemetry_sdk::trace::{self as export, BatchSpanProcessor, SpanData, SpanProcessor as _};
 use tokio::runtime::Handle;
 use tonic::Code;
 
-use crate::environment::Otlp;
+use crate::environment;
 use crate::observed::Evaluated;
+use crate::otlp::{http_client, resource};
 
 /// How long the last spans may take to leave when the program ends.
 const LAST_TIME: Duration = Duration::from_secs(2);
@@ -64,22 +65,25 @@ struct Http {
     runtime: Handle,
 }
 
+/// Writes spans to standard output, one in each line, as JSON.
+#[derive(Debug)]
+struct Console;
+
 // === impl Traces ===
 
 impl Traces {
     /// Sends to where the variables of OpenTelemetry say, as the library reads them.
-    pub(crate) fn new(otlp: &Otlp) -> Result<Self, ExporterBuildError> {
-        let exporter = match otlp.grpc {
-            true => SpanExporter::builder().with_tonic().build()?,
-            false => {
-                let http = Http { client: reqwest::Client::new(), runtime: Handle::current() };
+    pub(crate) fn new(to: environment::Traces) -> Result<Self, Box<dyn Error>> {
+        let mut processor = match to {
+            environment::Traces::Grpc => batches(SpanExporter::builder().with_tonic().build()?),
+            environment::Traces::Http => {
+                let http = Http { client: http_client()?, runtime: Handle::current() };
                 let builder = SpanExporter::builder().with_http().with_http_client(http);
-                builder.with_protocol(Protocol::HttpBinary).build()?
+                batches(builder.with_protocol(Protocol::HttpBinary).build()?)
             }
+            environment::Traces::Console => batches(Console),
         };
-        let mut processor = BatchSpanProcessor::builder(exporter).build();
-        let resource = Resource::builder().with_service_name(otlp.service_name.clone());
-        processor.set_resource(&resource.build());
+        processor.set_resource(&resource());
         Ok(Self { processor, scope: InstrumentationScope::builder("loggia").build() })
     }
 
@@ -184,6 +188,10 @@ impl Traces {
     }
 }
 
+fn batches(exporter: impl export::SpanExporter + 'static) -> BatchSpanProcessor {
+    BatchSpanProcessor::builder(exporter).build()
+}
+
 // === impl Spans ===
 
 impl Spans {
@@ -214,4 +222,33 @@ impl HttpClient for Http {
         });
         Ok(sent.await??)
     }
+}
+
+// === impl Console ===
+
+impl export::SpanExporter for Console {
+    async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
+        let lines: String = spans.iter().map(|span| format!("{}\n", shown(span))).collect();
+        let written = std::io::stdout().write_all(lines.as_bytes());
+        written.map_err(|error| OTelSdkError::InternalFailure(error.to_string()))
+    }
+}
+
+fn shown(span: &SpanData) -> serde_json::Value {
+    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    let attributes: serde_json::Map<_, _> =
+        span.attributes.iter().map(|pair| (pair.key.to_string(), pair.value.to_string().into())).collect();
+    serde_json::json!({
+        "name": span.name,
+        "trace": span.span_context.trace_id().to_string(),
+        "span": span.span_context.span_id().to_string(),
+        "parent": (span.parent_span_id != SpanId::INVALID).then(|| span.parent_span_id.to_string()),
+        "start": seconds(span.start_time),
+        "end": seconds(span.end_time),
+        "error": match &span.status {
+            Status::Error { description } => Some(description),
+            _ => None,
+        },
+        "attributes": attributes,
+    })
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use loggia_e2e::{Cluster, content_tag, function_image};
+use serde_json::Value;
 
 use crate::support::{FUNCTIONS, LIST, Load, SYSTEM, client, evaluate, first_answer, remove};
 
@@ -25,6 +26,8 @@ async fn the_shipped_manifests_run_and_are_restarted_without_a_lost_call() {
     assert_eq!(pods.lines().count(), 1, "{pods}");
     let answer = evaluate(&client, "no-op").await.unwrap();
     assert!(answer.contains("from-a-test"), "{answer}");
+
+    installation.check_status(&image);
 
     let load = Load::start(&image);
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -88,6 +91,35 @@ impl Installation {
                 self.cluster.kubectl(&["logs", "-n", SYSTEM, "deployment/function-runner", "--tail=50"]);
             panic!("{error}\n{pods}\n{log:?}");
         }
+    }
+
+    /// The page and its JSON of whichever replica had the function run in a pod.
+    fn check_status(&self, image: &str) {
+        let path = "jsonpath={.items[*].metadata.name}";
+        let runners = self.kubectl(&["get", "pods", "-n", SYSTEM, "-l", "app=function-runner", "-o", path]);
+        let get = |runner: &str, path: &str| {
+            self.kubectl(&[
+                "get",
+                "--raw",
+                &format!("/api/v1/namespaces/{SYSTEM}/pods/{runner}:9464/proxy{path}"),
+            ])
+        };
+        let found = runners.split_whitespace().find_map(|runner| {
+            let status: Value = serde_json::from_str(&get(runner, "/status.json")).unwrap();
+            assert_eq!(status["phase"], "serving", "{runner}: {status:#}");
+            let evaluation =
+                status["evaluations"].as_array().unwrap().iter().find(|one| one["image"] == image)?;
+            Some((runner, evaluation.clone(), status))
+        });
+        let (runner, evaluation, status) = found.expect("a replica has evaluated it");
+        assert_eq!((&evaluation["evaluator"], &evaluation["outcome"]), (&"pod".into(), &"OK".into()));
+        let functions = status["functions"].as_array().unwrap();
+        let function = functions.iter().find(|function| function["image"] == image).unwrap();
+        assert_eq!(function["pods"].as_array().unwrap().len(), 1, "{function:#}");
+        assert_eq!(function["pods"][0]["state"], "idle", "{function:#}");
+        assert!(get(runner, "/").contains("<!doctype html>"), "the page is not served");
+        let metrics = get(runner, "/metrics");
+        assert!(metrics.contains(&format!("loggia_pods{{image=\"{image}\",state=\"idle\"}} 1")), "{metrics}");
     }
 
     /// What the service account must not do is refused.
