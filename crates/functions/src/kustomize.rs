@@ -9,7 +9,7 @@ use crate::field_spec::split_api_version;
 use crate::scope;
 
 /// What kustomize tells resources apart by.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Id {
     pub group: String,
     pub version: String,
