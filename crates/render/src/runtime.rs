@@ -113,6 +113,14 @@ impl FunctionRef {
         }
     }
 
+    /// The image, for a runtime that does not have any command.
+    fn image(&self) -> Result<&str, RuntimeError> {
+        match self {
+            Self::Image(image) => Ok(image),
+            Self::Exec(_) => Err(self.not_found()),
+        }
+    }
+
     fn not_found(&self) -> RuntimeError {
         RuntimeError::NotFound { function: self.name().to_owned(), advice: Vec::new() }
     }

@@ -56,16 +56,12 @@ impl FunctionRuntime for Grpc {
 
     /// Whether a function-runner has a function shows only when it is asked to run it.
     fn check(&self, function: &FunctionRef) -> Result<(), RuntimeError> {
-        match function {
-            FunctionRef::Image(_) => Ok(()),
-            FunctionRef::Exec(_) => Err(function.not_found()),
-        }
+        function.image().map(|_| ())
     }
 
     fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
         Box::pin(async move {
-            self.check(&call.function)?;
-            let image = call.function.name();
+            let image = call.function.image()?;
             match self.client.evaluate(image, call.list.emit().into(), self.timeout).await {
                 Ok(answer) => {
                     let log = String::from_utf8_lossy(&answer.log).into_owned();

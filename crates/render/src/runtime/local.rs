@@ -29,16 +29,12 @@ impl FunctionRuntime for Local {
 
     /// Whether an evaluator has a function shows only when it is asked to run it.
     fn check(&self, function: &FunctionRef) -> Result<(), RuntimeError> {
-        match function {
-            FunctionRef::Image(_) => Ok(()),
-            FunctionRef::Exec(_) => Err(function.not_found()),
-        }
+        function.image().map(|_| ())
     }
 
     fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
         Box::pin(async move {
-            self.check(&call.function)?;
-            let image = call.function.name().to_owned();
+            let image = call.function.image()?.to_owned();
             // Whoever waits no longer drops this, which ends the function.
             let call_to = evaluator::Call { image, resource_list: call.list.emit().into(), deadline: None };
             match self.evaluator.evaluate(&call_to).await {
