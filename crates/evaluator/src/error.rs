@@ -313,6 +313,25 @@ impl From<&FunctionResult> for details::FunctionResult {
     }
 }
 
+/// A reference that is not there is an empty one.
+impl From<details::FunctionResult> for FunctionResult {
+    fn from(result: details::FunctionResult) -> Self {
+        let details::ResourceRef { api_version, kind, name, namespace } =
+            result.resource_ref.unwrap_or_default();
+        Self {
+            message: result.message,
+            severity: result.severity,
+            resource_ref: resource_list::ResourceRef { api_version, kind, name, namespace },
+            field_path: result.field_path,
+            current_value: result.current_value,
+            proposed_value: result.proposed_value,
+            file_path: result.file_path,
+            file_index: result.file_index,
+            tags: result.tags.into_iter().collect(),
+        }
+    }
+}
+
 // === impl Exit ===
 
 impl fmt::Display for Exit {

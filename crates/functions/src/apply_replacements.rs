@@ -9,8 +9,9 @@ use loggia_krm::{Resource, ResourceList};
 use loggia_yaml::{Kind, Node};
 
 use self::config::{Options, Replacement, Select, Source, Target};
-use self::identity::{Identity, Pattern};
+use self::identity::Pattern;
 use self::target::Matching;
+use crate::kustomize::Id;
 use crate::object::Object;
 use crate::selector::Selector;
 use crate::{Failure, Framework, Function, Role, Run, Version, lookup, report};
@@ -110,7 +111,7 @@ fn apply(list: &mut ResourceList, replacement: Replacement, rules: Rules) -> Res
 fn source_of(list: &ResourceList, source: &Source, rules: Rules) -> Result<Node, String> {
     let mut found = None;
     for item in &list.items {
-        let ids = Identity::all_of(item).map_err(|error| match rules {
+        let ids = Id::all_of(item).map_err(|error| match rules {
             Rules::Strict | Rules::Patterns => format!("error getting node IDs: {error}"),
             Rules::First | Rules::Lenient => error,
         })?;
@@ -169,11 +170,11 @@ fn apply_to(list: &mut ResourceList, value: &Node, mut target: Target, rules: Ru
     let unwanted: Vec<Attributes> =
         target.reject.iter().filter(|reject| reject.names_attributes()).map(Attributes::new).collect();
     for item in &mut list.items {
-        let ids = Identity::all_of(item)?;
+        let ids = Id::all_of(item)?;
         if !wanted.match_those_of(item)? || any_matches(&unwanted, item)? {
             continue;
         }
-        let rejected = |ids: &[Identity]| {
+        let rejected = |ids: &[Id]| {
             let rules = reject.iter().zip(&target.reject).filter(|(_, reject)| !reject.id.is_empty());
             rules.into_iter().any(|(pattern, _)| ids.iter().any(|id| pattern.matches(id)))
         };

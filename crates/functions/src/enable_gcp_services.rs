@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loggia_krm::annotation::{INDEX, LEGACY_INDEX, LEGACY_PATH, LOCAL_CONFIG, PATH};
-use loggia_krm::{FileRef, Resource, ResourceId, ResourceList, ResourceRef, ResultItem, Results, Severity};
+use loggia_krm::{FileRef, Resource, ResourceId, ResourceList, ResultItem, Results, Severity, path};
 use loggia_yaml::{Node, Pair};
 
 use crate::fields::{file_of, raw_text};
@@ -86,12 +86,7 @@ fn key(item: &Resource) -> (String, ResourceId) {
 
 fn about(item: &Resource, message: &str) -> ResultItem {
     ResultItem {
-        resource_ref: Some(ResourceRef {
-            api_version: item.api_version().to_owned(),
-            kind: item.kind().to_owned(),
-            name: item.name().to_owned(),
-            namespace: item.namespace().to_owned(),
-        }),
+        resource_ref: Some(item.into()),
         file: Some(FileRef { path: file_of(item).to_owned(), index: 0 }),
         ..ResultItem::new(Severity::Info, message)
     }
@@ -104,7 +99,7 @@ impl Set {
         Self {
             name: item.name().to_owned(),
             namespace: item.namespace().to_owned(),
-            folder: file_of(item).rsplit_once('/').map_or("", |(folder, _)| folder).to_owned(),
+            folder: path::folder(file_of(item)).to_owned(),
             services: services.iter().map(|service| raw_text(service).to_owned()).collect(),
             project: item.node().at(&["spec", "projectID"]).map_or("", raw_text).to_owned(),
             annotations: inherited.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),

@@ -7,7 +7,7 @@ mod kptfile;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loggia_krm::{FileRef, Resource, ResourceList, ResultItem};
+use loggia_krm::{FileRef, Resource, ResourceList, ResultItem, path};
 use loggia_yaml::{Node, parse_first};
 
 use self::comments::Definitions;
@@ -52,13 +52,13 @@ fn fix(items: &mut Vec<Resource>) -> Result<Vec<ResultItem>, String> {
     let packages: BTreeSet<String> = items
         .iter()
         .map(file_of)
-        .filter(|file| name_of(file) == KPTFILE)
-        .map(|file| folder_of(file).to_owned())
+        .filter(|file| path::base_name(file) == KPTFILE)
+        .map(|file| path::folder(file).to_owned())
         .collect();
     let definitions: BTreeMap<String, Definitions> = items
         .iter()
         .filter(|item| item.kind() == KPTFILE)
-        .map(|item| (folder_of(file_of(item)).to_owned(), Definitions::of(item.node())))
+        .map(|item| (path::folder(file_of(item)).to_owned(), Definitions::of(item.node())))
         .collect();
     if definitions.is_empty() {
         let text =
@@ -70,7 +70,7 @@ fn fix(items: &mut Vec<Resource>) -> Result<Vec<ResultItem>, String> {
         let Some(item) = items.get(at) else { break };
         let file = file_of(item).to_owned();
         if item.kind() == KPTFILE {
-            let steps = functions_in(items, folder_of(&file), &packages);
+            let steps = functions_in(items, path::folder(&file), &packages);
             if let Some(item) = items.get_mut(at) {
                 kptfile::fix(item, steps, &mut report)?;
             }
@@ -96,7 +96,7 @@ fn functions_in(items: &mut [Resource], package: &str, packages: &BTreeSet<Strin
     let mut steps = Vec::new();
     for item in items {
         let file = file_of(item);
-        if name_of(file) == KPTFILE || package_of(file, packages) != Some(package) {
+        if path::base_name(file) == KPTFILE || package_of(file, packages) != Some(package) {
             continue;
         }
         let Some(spec) = FUNCTION_KEYS.iter().find_map(|key| item.annotation(key)) else { continue };
@@ -104,7 +104,7 @@ fn functions_in(items: &mut [Resource], package: &str, packages: &BTreeSet<Strin
         let image = spec.root.at(&["container", "image"]).map_or("", raw_text).to_owned();
         let config_path = format!("{}.yaml", item.name());
         // Metadata that can hold the annotation can hold a path as well.
-        let _ = item.set_path(join(package, &config_path));
+        let _ = item.set_path(path::inside(package, &config_path));
         FUNCTION_KEYS.iter().for_each(|key| item.remove_annotation(key));
         steps.push(Step { image, config_path });
     }
@@ -133,7 +133,7 @@ impl Report {
             node.entry_mapping("data").replace(name, value);
         }
         let mut config = Resource::new(node);
-        let placed = config.set_path(join(package, SETTERS)).and_then(|()| config.set_index(0));
+        let placed = config.set_path(path::inside(package, SETTERS)).and_then(|()| config.set_index(0));
         placed.map_err(|error| error.to_string())?;
         self.setters.push(config);
         Ok(())
@@ -158,29 +158,14 @@ fn setter_value(value: &str) -> Result<Node, String> {
     Ok(Node::string_with_style(loggia_yaml::node_to_string(&list), loggia_yaml::ScalarStyle::Literal))
 }
 
-// === paths ===
-
-fn name_of(file: &str) -> &str {
-    file.rsplit('/').next().unwrap_or(file)
-}
-
-/// The folder of a file; empty at the top.
-fn folder_of(file: &str) -> &str {
-    file.rsplit_once('/').map_or("", |(folder, _)| folder)
-}
-
-fn join(folder: &str, file: &str) -> String {
-    if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
-}
-
 /// The innermost package that a file is in.
 fn package_of<'a>(file: &str, packages: &'a BTreeSet<String>) -> Option<&'a str> {
-    let mut folder = folder_of(file);
+    let mut folder = path::folder(file);
     loop {
         match packages.get(folder) {
             Some(package) => return Some(package),
             None if folder.is_empty() => return None,
-            None => folder = folder_of(folder),
+            None => folder = path::folder(folder),
         }
     }
 }

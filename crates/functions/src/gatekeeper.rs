@@ -8,7 +8,7 @@ mod template;
 
 use std::collections::BTreeMap;
 
-use loggia_krm::{FileRef, Resource, ResourceList, ResourceRef, ResultItem, Results, Severity};
+use loggia_krm::{FileRef, Resource, ResourceList, ResultItem, Results, Severity};
 use loggia_yaml::Node;
 use regorus::Value;
 
@@ -112,7 +112,7 @@ struct Constraint {
 
 fn review(items: &[Resource], rules: Rules) -> Result<Vec<ResultItem>, String> {
     let is = |item: &Resource, group: &str, versions: &[&str]| {
-        item.group() == group && versions.contains(&item.api_version().rsplit('/').next().unwrap_or_default())
+        item.group() == group && versions.contains(&item.version())
     };
     let mut templates = Vec::new();
     let mut kinds = BTreeMap::new();
@@ -186,12 +186,7 @@ fn violation(item: &Resource, constraint: &Constraint, message: &str) -> Result<
         None => None,
     };
     Ok(ResultItem {
-        resource_ref: Some(ResourceRef {
-            api_version: item.api_version().to_owned(),
-            kind: item.kind().to_owned(),
-            name: item.name().to_owned(),
-            namespace: item.namespace().to_owned(),
-        }),
+        resource_ref: Some(item.into()),
         file,
         ..ResultItem::new(
             constraint.severity.clone(),
@@ -217,7 +212,7 @@ impl Constraint {
         if item.name().is_empty() {
             return Err("invalid Constraint: missing metadata.name".to_owned());
         }
-        let version = item.api_version().rsplit('/').next().unwrap_or_default();
+        let version = item.version();
         if !matches!(version, "v1alpha1" | "v1beta1") {
             return Err(format!(
                 "invalid Constraint: unsupported version \"{version}\" for Constraint \"{}\"; supported versions: \
@@ -285,13 +280,13 @@ fn inventory(items: &[Resource], values: &[Value]) -> Result<Value, String> {
 }
 
 fn group_version_kind(item: &Resource) -> String {
-    let version = item.api_version().rsplit('/').next().unwrap_or_default();
+    let version = item.version();
     format!("{}/{version}, Kind={}", item.group(), item.kind())
 }
 
 /// What Rego sees: the request an API server would send, and the constraint's parameters.
 fn input(item: &Resource, object: &Value, parameters: &Value) -> Result<Value, String> {
-    let version = item.api_version().rsplit('/').next().unwrap_or_default();
+    let version = item.version();
     let mut review = serde_json::json!({
         "uid": "",
         "kind": { "group": item.group(), "version": version, "kind": item.kind() },

@@ -1,6 +1,6 @@
 //! `kubeval`: the older validator, which fails on kinds it does not know.
 
-use loggia_krm::{FieldRef, FileRef, Resource, ResourceList, ResourceRef, ResultItem, Results, Severity};
+use loggia_krm::{FieldRef, FileRef, Resource, ResourceList, ResultItem, Results, Severity};
 use loggia_yaml::Node;
 use serde_json::Value;
 
@@ -80,19 +80,10 @@ fn missing(item: &Resource) -> String {
 
 fn result(item: &Resource, field: Option<String>, message: String) -> ResultItem {
     ResultItem {
-        resource_ref: Some(reference(item)),
+        resource_ref: Some(item.into()),
         field: field.map(|path| FieldRef { path, ..FieldRef::default() }),
         file: Some(FileRef { path: item.path().to_owned(), index: item.index().parse().unwrap_or_default() }),
         ..ResultItem::new(Severity::Error, message)
-    }
-}
-
-fn reference(item: &Resource) -> ResourceRef {
-    ResourceRef {
-        api_version: item.api_version().to_owned(),
-        kind: item.kind().to_owned(),
-        name: item.name().to_owned(),
-        namespace: item.namespace().to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::field_spec::split_api_version;
 use crate::scope;
 
 /// What kustomize tells resources apart by.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Id {
     pub group: String,
     pub version: String,
@@ -97,7 +97,7 @@ pub(crate) fn check(list: &mut ResourceList) -> Result<(), String> {
 ///
 /// # Errors
 /// With kustomize's text if a resource is there twice.
-pub(crate) fn check_early(list: &mut ResourceList) -> Result<(), String> {
+fn check_early(list: &mut ResourceList) -> Result<(), String> {
     list.items.retain(|item| !item.node().is_empty());
     check_unique(list, Id::to_early_string)
 }
@@ -112,6 +112,23 @@ fn check_unique(list: &ResourceList, written: fn(&Id) -> String) -> Result<(), S
         }
     }
     Ok(())
+}
+
+/// Runs a function of 2021 on checked items. What fails says at which step, and if that is not the reading of the
+/// config, no items come back.
+///
+/// # Errors
+/// With the original's text.
+pub(crate) fn run_early<C>(
+    list: &mut ResourceList,
+    config: Result<C, String>,
+    run: impl FnOnce(&mut [Resource], &C) -> Result<(), String>,
+) -> Result<(), String> {
+    let config = config.map_err(|cause| format!("failed to configure function: {cause}"))?;
+    check_early(list).and_then(|()| run(&mut list.items, &config)).map_err(|cause| {
+        list.items.clear();
+        format!("failed to run function: {cause}")
+    })
 }
 
 /// The metadata as Go prints it, with the number that kyaml's framework notes on every resource.

@@ -17,6 +17,7 @@ use loggia_yaml::{EmitOptions, Fidelity, SequenceStyle, node_to_string_with, par
 use serde::{Deserialize, Serialize};
 
 pub use self::edit::KptfileDocument;
+pub use self::image::is_tag;
 pub use self::validate::{ValidateError, check_image};
 use crate::resource::Resource;
 use crate::results::ResultItem;

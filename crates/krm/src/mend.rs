@@ -108,13 +108,7 @@ fn comments(original: &Node, answer: &mut Node, depth: usize) {
             }
         }
         (Kind::Sequence, Kind::Sequence) => {
-            let matches = match_items(original, answer);
-            let Some(items) = answer.items_mut() else { return };
-            for (item, before) in items.iter_mut().zip(matches) {
-                if let Some(before) = before {
-                    comments(&original.items()[before], item, depth + 1);
-                }
-            }
+            for_each_match(original, answer, |before, item| comments(before, item, depth + 1));
         }
         _ => {}
     }
@@ -165,13 +159,7 @@ fn order(original: &Node, answer: &mut Node, depth: usize) {
             }
         }
         (Kind::Sequence, Kind::Sequence) => {
-            let matches = match_items(original, answer);
-            let Some(items) = answer.items_mut() else { return };
-            for (item, before) in items.iter_mut().zip(matches) {
-                if let Some(before) = before {
-                    order(&original.items()[before], item, depth + 1);
-                }
-            }
+            for_each_match(original, answer, |before, item| order(before, item, depth + 1));
         }
         _ => {}
     }
@@ -256,6 +244,17 @@ impl<'a> Keys<'a> {
         match &self.0 {
             Some(index) => index.get(key).copied(),
             None => (0..node.len()).find(|&at| is_at(at)),
+        }
+    }
+}
+
+/// Visits each item of the answer that was in the original, with what it was there.
+fn for_each_match(original: &Node, answer: &mut Node, mut visit: impl FnMut(&Node, &mut Node)) {
+    let matches = match_items(original, answer);
+    let Some(items) = answer.items_mut() else { return };
+    for (item, before) in items.iter_mut().zip(matches) {
+        if let Some(before) = before {
+            visit(&original.items()[before], item);
         }
     }
 }

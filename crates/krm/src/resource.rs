@@ -144,6 +144,12 @@ impl Resource {
         self.api_version().rsplit_once('/').map_or("", |(group, _)| group)
     }
 
+    /// The part of the apiVersion behind the slash.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.api_version().rsplit('/').next().unwrap_or_default()
+    }
+
     /// `kind`, or nothing.
     #[must_use]
     pub fn kind(&self) -> &str {

@@ -8,7 +8,7 @@ use loggia_yaml::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::resource::{follow, text};
+use crate::resource::{Resource, follow, text};
 
 /// How bad it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -201,6 +201,19 @@ impl Serialize for Severity {
 impl<'de> Deserialize<'de> for Severity {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(|word| Self::from(word.as_str()))
+    }
+}
+
+// === impl ResourceRef ===
+
+impl From<&Resource> for ResourceRef {
+    fn from(resource: &Resource) -> Self {
+        Self {
+            api_version: resource.api_version().to_owned(),
+            kind: resource.kind().to_owned(),
+            name: resource.name().to_owned(),
+            namespace: resource.namespace().to_owned(),
+        }
     }
 }
 

@@ -9,12 +9,13 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use support::certificate::Authority;
 use support::http::{Reply, Stub};
@@ -36,6 +37,28 @@ fn inspect(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, Stri
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A registry with TLS and one image.
+struct Secured {
+    registry: Registry,
+    image: String,
+    /// A folder with the certificate of the registry's authority, for as long as this is there.
+    place: PathBuf,
+    /// The flag that names it.
+    ca: String,
+    _folder: TempDir,
+}
+
+impl Secured {
+    fn start(password: bool) -> Self {
+        let authority = Authority::new();
+        let registry = Registry::start(&Setup { tls: Some(&authority), password, ..Setup::default() });
+        let image = registry.push(&Image::named("fn"), "fn:v1");
+        let (folder, place) = authority.folder("ca.crt");
+        let ca = format!("--ca={}", place.display());
+        Self { registry, image, place, ca, _folder: folder }
+    }
 }
 
 #[test]
@@ -89,11 +112,7 @@ fn credentials_and_certificates_are_those_of_the_flags_or_of_the_user() {
     if !installed() {
         return;
     }
-    let authority = Authority::new();
-    let registry = Registry::start(&Setup { tls: Some(&authority), password: true, ..Setup::default() });
-    let image = registry.push(&Image::named("fn"), "fn:v1");
-    let (_folder, place) = authority.folder("ca.crt");
-    let ca = format!("--ca={}", place.display());
+    let Secured { registry, image, place, ca, _folder } = Secured::start(true);
     let file = place.join("config.json");
     let entry = json!({"auths": {registry.host(): {"username": USER, "password": PASSWORD}}});
     fs::write(&file, entry.to_string()).unwrap();
@@ -127,11 +146,7 @@ fn helpers_are_asked_and_do_not_hold_us_up() {
     if !installed() {
         return;
     }
-    let authority = Authority::new();
-    let registry = Registry::start(&Setup { tls: Some(&authority), password: true, ..Setup::default() });
-    let image = registry.push(&Image::named("fn"), "fn:v1");
-    let (_folder, place) = authority.folder("ca.crt");
-    let ca = format!("--ca={}", place.display());
+    let Secured { registry, image, place, ca, _folder } = Secured::start(true);
     let config = |config: Value| fs::write(place.join("config.json"), config.to_string()).unwrap();
     let ask = |script: &str, more: &[&str]| {
         let path = helper(&place, script);
@@ -201,11 +216,7 @@ fn registries_are_reached_by_the_proxy_of_the_environment() {
     if !installed() {
         return;
     }
-    let authority = Authority::new();
-    let registry = Registry::start(&Setup { tls: Some(&authority), ..Setup::default() });
-    let local = registry.push(&Image::named("fn"), "fn:v1");
-    let (_folder, place) = authority.folder("ca.crt");
-    let ca = format!("--ca={}", place.display());
+    let Secured { registry, image: local, place: _, ca, _folder } = Secured::start(false);
     let (address, asked) = proxy(registry.port);
     let image = "registry.test:5000/fn:v1";
 

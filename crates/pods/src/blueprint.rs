@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
     ResourceRequirements, SeccompProfile, SecurityContext, Service, ServiceSpec, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use loggia_registry::Metadata;
 use ring::digest::{SHA256, digest};
 
@@ -100,11 +101,7 @@ impl Blueprint {
         let mut pod = self.template.pod.clone();
         pod.status = None;
         let metadata = &mut pod.metadata;
-        metadata.name = Some(instance.pod_name.to_owned());
-        metadata.generate_name = None;
-        metadata.resource_version = None;
-        metadata.uid = None;
-        metadata.namespace = Some(self.namespace.clone());
+        self.rename(metadata, instance.pod_name);
         annotate(&mut metadata.labels, IMAGE_LABEL, instance.id);
         let notes = &mut metadata.annotations;
         annotate(notes, TEMPLATE_VERSION, self.template.version.as_str());
@@ -142,11 +139,7 @@ impl Blueprint {
         let mut service = self.template.service.clone();
         service.status = None;
         let metadata = &mut service.metadata;
-        metadata.name = Some(instance.id.to_owned());
-        metadata.generate_name = None;
-        metadata.resource_version = None;
-        metadata.uid = None;
-        metadata.namespace = Some(self.namespace.clone());
+        self.rename(metadata, instance.id);
         annotate(&mut metadata.labels, "app.kubernetes.io/name", instance.id);
         annotate(&mut metadata.annotations, IMAGE, instance.function);
         annotate(&mut metadata.annotations, OWNER, instance.owner);
@@ -156,6 +149,15 @@ impl Blueprint {
         // The runner asks the server itself, so the address must not wait for the kubelet's probe.
         spec.publish_not_ready_addresses.get_or_insert(true);
         service
+    }
+
+    /// Gives what comes from a template a name of its own; what another object was called there goes.
+    fn rename(&self, metadata: &mut ObjectMeta, name: &str) {
+        metadata.name = Some(name.to_owned());
+        metadata.generate_name = None;
+        metadata.resource_version = None;
+        metadata.uid = None;
+        metadata.namespace = Some(self.namespace.clone());
     }
 }
 

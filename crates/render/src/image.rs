@@ -2,6 +2,7 @@
 
 use loggia_functions::CATALOG;
 use loggia_go::quote;
+use loggia_krm::kptfile::is_tag;
 
 use crate::tag::{self, Constraint};
 
@@ -86,13 +87,6 @@ fn known_tags(name: &str) -> impl Iterator<Item = &'static str> {
     let base = name.rsplit('/').next().unwrap_or(name).to_owned();
     let function = CATALOG.iter().find(move |function| function.name == base);
     function.into_iter().flat_map(|function| function.versions).flat_map(|version| version.tags).copied()
-}
-
-fn is_tag(tag: &str) -> bool {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    tag.len() <= 128
-        && tag.bytes().next().is_some_and(word)
-        && tag.bytes().all(|byte| word(byte) || matches!(byte, b'.' | b'-'))
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::fmt;
 use loggia_yaml::{Node, Resolved};
 
 use super::Rules;
-use super::identity::Identity;
 use crate::config::json_kind;
+use crate::kustomize::Id;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replacement {
@@ -17,7 +17,7 @@ pub(super) struct Replacement {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Source {
-    pub(super) id: Identity,
+    pub(super) id: Id,
     pub(super) field_path: String,
     pub(super) options: Option<Options>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Target {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Select {
-    pub(super) id: Identity,
+    pub(super) id: Id,
     pub(super) annotations: String,
     pub(super) labels: String,
 }
@@ -165,7 +165,7 @@ impl Decoder {
         }
     }
 
-    fn identity(&mut self, object: &Object<'_>) -> Identity {
+    fn identity(&mut self, object: &Object<'_>) -> Id {
         // Go names the types that are embedded in the type.
         let mut text = |embedded: &[&'static str], key| {
             self.path.extend(embedded);
@@ -173,7 +173,7 @@ impl Decoder {
             self.path.truncate(self.path.len() - embedded.len());
             text
         };
-        Identity {
+        Id {
             group: text(&["ResId", "Gvk"], "group"),
             version: text(&["ResId", "Gvk"], "version"),
             kind: text(&["ResId", "Gvk"], "kind"),

@@ -1,46 +1,29 @@
 //! What resources are called, now and before, and how selectors name them.
 
-use std::fmt;
-
 use loggia_krm::Resource;
 use regex::Regex;
 
 use super::Rules;
+use crate::kustomize::Id;
 use crate::regexp;
-
-/// Type, name and namespace. In a selector, what is empty is anything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) group: String,
-    pub(super) version: String,
-    pub(super) kind: String,
-    pub(super) name: String,
-    pub(super) namespace: String,
-}
 
 /// A selector, made ready.
 #[derive(Debug)]
 pub(super) enum Pattern {
     /// Every part is compared.
-    Exact(Identity),
+    Exact(Id),
     /// Group, version, kind, name and namespace match whole; what was empty is not there.
     Expressions([Option<Regex>; 5]),
 }
 
-// === impl Identity ===
+// === impl Id ===
 
-impl Identity {
+/// In a selector, what is empty is anything.
+impl Id {
     /// What a resource is called, and what it was called before others renamed it.
     pub(super) fn all_of(item: &Resource) -> Result<Vec<Self>, String> {
-        let (group, version) = item.api_version().split_once('/').unwrap_or(("", item.api_version()));
-        let with = |kind: &str, name: &str, namespace: &str| Self {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind: kind.to_owned(),
-            name: name.to_owned(),
-            namespace: namespace.to_owned(),
-        };
-        let mut all = vec![with(item.kind(), item.name(), item.namespace())];
+        let now = Self::of(item);
+        let mut all = vec![now.clone()];
         let before = |what| item.annotation(what);
         if let Some(names) = before("internal.config.kubernetes.io/previousNames") {
             let split = |text: Option<&'_ str>| -> Vec<String> {
@@ -55,8 +38,8 @@ impl Identity {
                         .to_owned(),
                 );
             }
-            let former = kinds.iter().zip(&names).zip(&namespaces);
-            all.extend(former.map(|((kind, name), namespace)| with(kind, name, namespace)));
+            let former = kinds.into_iter().zip(names).zip(namespaces);
+            all.extend(former.map(|((kind, name), namespace)| Self { kind, name, namespace, ..now.clone() }));
         }
         Ok(all)
     }
@@ -82,27 +65,10 @@ impl Identity {
     }
 }
 
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let or = |text: &'_ str, nothing: &'_ str| {
-            if text.is_empty() { nothing.to_owned() } else { text.to_owned() }
-        };
-        write!(
-            f,
-            "{}.{}.{}/{}.{}",
-            or(&self.kind, "[noKind]"),
-            or(&self.version, "[noVer]"),
-            or(&self.group, "[noGrp]"),
-            or(&self.name, "[noName]"),
-            or(&self.namespace, "[noNs]"),
-        )
-    }
-}
-
 // === impl Pattern ===
 
 impl Pattern {
-    pub(super) fn new(selector: &Identity, rules: Rules) -> Result<Self, String> {
+    pub(super) fn new(selector: &Id, rules: Rules) -> Result<Self, String> {
         if rules < Rules::Patterns {
             return Ok(Self::Exact(selector.clone()));
         }
@@ -117,7 +83,7 @@ impl Pattern {
         Ok(Self::Expressions(expressions))
     }
 
-    pub(super) fn matches(&self, id: &Identity) -> bool {
+    pub(super) fn matches(&self, id: &Id) -> bool {
         match self {
             Self::Exact(selector) => id.is_selected_by(selector),
             Self::Expressions(expressions) => expressions.iter().zip(id.parts()).all(|(expression, part)| {

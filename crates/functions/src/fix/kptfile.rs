@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use loggia_krm::Resource;
+use loggia_krm::{Resource, path};
 use loggia_yaml::{Node, Pair};
 
 use super::comments::Definitions;
-use super::{Report, SETTERS, folder_of, join};
+use super::{Report, SETTERS};
 use crate::fields::{file_of, raw_text};
 
 const NEWEST: &str = "kpt.dev/v1";
@@ -47,7 +47,7 @@ pub(super) fn fix(item: &mut Resource, functions: Vec<Step>, report: &mut Report
 fn from_second(item: &mut Resource, file: &str, report: &mut Report) -> Result<(), String> {
     item.set_api_version(NEWEST).map_err(|error| error.to_string())?;
     report.note(file, format!("Updated apiVersion to {NEWEST}"));
-    let package = folder_of(file);
+    let package = path::folder(file);
     let mutators = item.node_mut().at_mut(&["pipeline", "mutators"]).and_then(Node::items_mut);
     for mutator in mutators.into_iter().flatten() {
         let applies =
@@ -62,7 +62,7 @@ fn from_second(item: &mut Resource, file: &str, report: &mut Report) -> Result<(
             report.add_setters(package, &setters)?;
             mutator.remove("configMap");
             mutator.set("configPath", Node::string(SETTERS));
-            report.note(&join(package, SETTERS), "Moved setters from configMap to configPath");
+            report.note(&path::inside(package, SETTERS), "Moved setters from configMap to configPath");
         }
     }
     Ok(())
@@ -120,7 +120,7 @@ fn from_first(
     }
     let mut steps = functions;
     if !setters.is_empty() {
-        report.add_setters(folder_of(file), &setters)?;
+        report.add_setters(path::folder(file), &setters)?;
         let image = "gcr.io/kpt-fn/apply-setters:v0.2".to_owned();
         steps.insert(0, Step { image, config_path: SETTERS.to_owned() });
         report.note(file, "Transformed \"openAPI\" definitions to \"apply-setters\" function");

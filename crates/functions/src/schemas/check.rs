@@ -84,6 +84,13 @@ struct Place<'a> {
     depth: usize,
 }
 
+/// The place in the resource where the check is, and what it found so far.
+#[derive(Default)]
+struct Report {
+    path: Vec<String>,
+    problems: Vec<Problem>,
+}
+
 // === impl Place ===
 
 impl Place<'_> {
@@ -97,149 +104,124 @@ impl Place<'_> {
     }
 }
 
+// === impl Report ===
+
+impl Report {
+    /// Something wrong with what is here.
+    fn add(&mut self, fault: Fault) {
+        self.problems.push(Problem { path: self.path.clone(), fault });
+    }
+
+    /// What `look` finds, which then is not among the problems.
+    fn apart(&mut self, look: impl FnOnce(&mut Self)) -> Vec<Problem> {
+        let before = std::mem::take(&mut self.problems);
+        look(self);
+        std::mem::replace(&mut self.problems, before)
+    }
+}
+
 // === impl Checker ===
 
 impl Checker<'_> {
     /// The problems of a resource. Those at or below one field are one group, as in the original's library, unless all
     /// are.
     pub(crate) fn check(&self, schema: &Schema, node: &Node) -> Vec<Problem> {
-        let mut problems = Vec::new();
+        let mut report = Report::default();
         let place =
             Place { nullable: false, dialect: schema.dialect, root: true, document: &schema.root, depth: 0 };
-        self.inside(&schema.root, node, place, &mut Vec::new(), &mut problems);
-        match problems.as_mut_slice() {
+        self.inside(&schema.root, node, place, &mut report);
+        match report.problems.as_mut_slice() {
             [Problem { fault: Fault::Group(group), .. }] => std::mem::take(group),
-            _ => problems,
+            _ => report.problems,
         }
     }
 
-    fn value(
-        &self,
-        schema: &Value,
-        node: &Node,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        problems: &mut Vec<Problem>,
-    ) {
-        let mut own = Vec::new();
-        self.inside(schema, node, place, path, &mut own);
+    fn value(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
+        let mut own = report.apart(|report| self.inside(schema, node, place, report));
         if own.len() > 1 {
-            problems.push(Problem { path: path.clone(), fault: Fault::Group(own) });
+            report.add(Fault::Group(own));
         } else {
-            problems.append(&mut own);
+            report.problems.append(&mut own);
         }
     }
 
-    fn inside(
-        &self,
-        schema: &Value,
-        node: &Node,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        problems: &mut Vec<Problem>,
-    ) {
+    fn inside(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
         let place = Place { depth: place.depth + 1, ..place };
-        if path.len() > MAX_DEPTH || place.depth > 2 * MAX_DEPTH {
+        if report.path.len() > MAX_DEPTH || place.depth > 2 * MAX_DEPTH {
             return;
         }
         let node = node.alias_target().unwrap_or(node);
         if let Dialect::Json { .. } = place.dialect {
-            return self.json(schema, node, place, path, problems);
+            return self.json(schema, node, place, report);
         }
         if let Some(name) = schema["$ref"].as_str() {
             let name = name.rsplit('/').next().unwrap_or_default();
             if let Some(alternatives) = special(name) {
-                self.one_of(&alternatives, node, place, path, problems);
+                self.one_of(&alternatives, node, place, report);
             } else if let Some(definition) = self.catalog.definition(name) {
                 let place = Place { nullable: true, root: false, ..place };
-                self.value(&definition, node, place, path, problems);
+                self.value(&definition, node, place, report);
             }
             return;
         }
         if schema["x-kubernetes-int-or-string"] == true || schema["format"] == "int-or-string" {
-            let alternatives =
-                vec![serde_json::json!({"type": "string"}), serde_json::json!({"type": "integer"})];
-            return self.one_of(&alternatives, node, place, path, problems);
+            return self.one_of(&string_or("integer"), node, place, report);
         }
-        self.keywords(schema, node, place, path, problems);
+        self.keywords(schema, node, place, report);
     }
 
     /// A part of a file of JSON schema. Problems behind a reference are one problem, as in the original's library.
-    fn json(
-        &self,
-        schema: &Value,
-        node: &Node,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        problems: &mut Vec<Problem>,
-    ) {
+    fn json(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
         if *schema == false {
-            return problems.push(Problem { path: path.clone(), fault: Fault::Never });
+            return report.add(Fault::Never);
         }
         let Some(reference) = schema["$ref"].as_str() else {
-            return self.keywords(schema, node, place, path, problems);
+            return self.keywords(schema, node, place, report);
         };
         let Some(target) = json::referred(place.document, reference) else { return };
-        let mut own = Vec::new();
-        self.inside(target, node, place, path, &mut own);
+        let own = report.apart(|report| self.inside(target, node, place, report));
         if !own.is_empty() {
-            problems.push(Problem { path: path.clone(), fault: Fault::Reference(own) });
+            report.add(Fault::Reference(own));
         }
         // What stands beside a reference counts since the draft in which formats no longer do.
         if place.dialect == (Dialect::Json { formats: false }) {
-            self.keywords(schema, node, place, path, problems);
+            self.keywords(schema, node, place, report);
         }
     }
 
-    fn keywords(
-        &self,
-        schema: &Value,
-        node: &Node,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        problems: &mut Vec<Problem>,
-    ) {
-        let at = |path: &[String], fault| Problem { path: path.to_vec(), fault };
+    fn keywords(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
         if let Some(fault) = wrong_type(schema, node, place) {
-            return problems.push(at(path, fault));
+            return report.add(fault);
         }
         if node.is_null() && place.is_definition() && schema["nullable"] == true {
             return;
         }
         if let Some(wanted) = schema.get("const").filter(|wanted| !means(node, wanted)) {
-            return problems.push(at(path, Fault::Enum(vec![wanted.clone()])));
+            return report.add(Fault::Enum(vec![wanted.clone()]));
         }
         if let Some(allowed) = schema["enum"].as_array()
             && !allowed.iter().any(|value| means(node, value))
         {
-            return problems.push(at(path, Fault::Enum(allowed.clone())));
+            return report.add(Fault::Enum(allowed.clone()));
         }
         let formats = place.dialect != Dialect::Json { formats: false };
         if let Some(fault) = wrong_format(schema, node).filter(|_| formats) {
-            return problems.push(at(path, fault));
+            return report.add(fault);
         }
         match node.kind() {
-            Kind::Mapping => self.mapping(schema, node, place, path, problems),
-            Kind::Sequence => self.sequence(schema, node, place, path, problems),
-            _ => scalar(schema, node, path, problems),
+            Kind::Mapping => self.mapping(schema, node, place, report),
+            Kind::Sequence => self.sequence(schema, node, place, report),
+            _ => scalar(schema, node, report),
         }
-        self.combined(schema, node, place, path, problems);
+        self.combined(schema, node, place, report);
     }
 
-    fn mapping(
-        &self,
-        schema: &Value,
-        node: &Node,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        problems: &mut Vec<Problem>,
-    ) {
-        let mut own = |fault| problems.push(Problem { path: path.clone(), fault });
-        size(schema, node.len(), ["minProperties", "maxProperties"], &mut own);
+    fn mapping(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
+        size(schema, node.len(), ["minProperties", "maxProperties"], report);
         let required = texts(&schema["required"]);
         let missing: Vec<String> = required.iter().filter(|name| !node.contains_key(name)).cloned().collect();
         if !missing.is_empty() {
-            own(Fault::Missing(missing));
+            report.add(Fault::Missing(missing));
         }
         let properties = &schema["properties"];
         let fields: BTreeMap<&str, &Node> =
@@ -248,7 +230,7 @@ impl Checker<'_> {
         for (name, value) in fields {
             let implied =
                 place.is_definition() && place.root && matches!(name, "apiVersion" | "kind" | "metadata");
-            path.push(name.to_owned());
+            report.path.push(name.to_owned());
             if let Some(property) = properties.get(name) {
                 if !implied {
                     let optional = !required.iter().any(|required| required == name);
@@ -257,23 +239,21 @@ impl Checker<'_> {
                     match identity {
                         Some(allowed) if value.as_str().is_some() => {
                             if !allowed.iter().any(|allowed| means(value, allowed)) {
-                                problems.push(Problem { path: path.clone(), fault: Fault::Enum(allowed) });
+                                report.add(Fault::Enum(allowed));
                             }
                         }
-                        _ => {
-                            self.value(property, value, place.inner(optional), path, problems);
-                        }
+                        _ => self.value(property, value, place.inner(optional), report),
                     }
                 }
             } else if schema["additionalProperties"].is_object() {
-                self.value(&schema["additionalProperties"], value, place.inner(true), path, problems);
+                self.value(&schema["additionalProperties"], value, place.inner(true), report);
             } else if self.is_closed(schema, place) && !implied {
                 surplus.push(name.to_owned());
             }
-            path.pop();
+            report.path.pop();
         }
         if !surplus.is_empty() {
-            problems.push(Problem { path: path.clone(), fault: Fault::Additional(surplus) });
+            report.add(Fault::Additional(surplus));
         }
     }
 
@@ -288,81 +268,55 @@ impl Checker<'_> {
                 && schema["x-kubernetes-preserve-unknown-fields"] != true)
     }
 
-    fn sequence(
-        &self,
-        schema: &Value,
-        node: &Node,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        problems: &mut Vec<Problem>,
-    ) {
-        let mut own = |fault| problems.push(Problem { path: path.clone(), fault });
-        size(schema, node.len(), ["minItems", "maxItems"], &mut own);
+    fn sequence(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
+        size(schema, node.len(), ["minItems", "maxItems"], report);
         if schema["uniqueItems"] == true
             && let Some((first, second)) = equals(node.items())
         {
-            own(Fault::Equal(first, second));
+            report.add(Fault::Equal(first, second));
         }
         if schema["items"].is_object() {
             let place = place.inner(true);
             for (position, item) in node.items().iter().enumerate() {
-                path.push(position.to_string());
-                self.value(&schema["items"], item, place, path, problems);
-                path.pop();
+                report.path.push(position.to_string());
+                self.value(&schema["items"], item, place, report);
+                report.path.pop();
             }
         }
     }
 
-    fn combined(
-        &self,
-        schema: &Value,
-        node: &Node,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        problems: &mut Vec<Problem>,
-    ) {
+    fn combined(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
         let list = |key: &str| schema[key].as_array().map_or(&[][..], Vec::as_slice);
-        if schema["not"].is_object() && self.holds(&schema["not"], node, place, path) {
-            problems.push(Problem { path: path.clone(), fault: Fault::Not });
+        if schema["not"].is_object() && self.holds(&schema["not"], node, place, report) {
+            report.add(Fault::Not);
         }
-        if list("allOf").iter().any(|part| !self.holds(part, node, place, path)) {
-            problems.push(Problem { path: path.clone(), fault: Fault::AllOf });
+        if list("allOf").iter().any(|part| !self.holds(part, node, place, report)) {
+            report.add(Fault::AllOf);
         }
         let any = list("anyOf");
-        if !any.is_empty() && !any.iter().any(|part| self.holds(part, node, place, path)) {
-            problems.push(Problem { path: path.clone(), fault: Fault::AnyOf });
+        if !any.is_empty() && !any.iter().any(|part| self.holds(part, node, place, report)) {
+            report.add(Fault::AnyOf);
         }
         if !list("oneOf").is_empty() {
-            self.one_of(list("oneOf"), node, place, path, problems);
+            self.one_of(list("oneOf"), node, place, report);
         }
     }
 
-    fn one_of(
-        &self,
-        parts: &[Value],
-        node: &Node,
-        place: Place<'_>,
-        path: &mut Vec<String>,
-        problems: &mut Vec<Problem>,
-    ) {
+    fn one_of(&self, parts: &[Value], node: &Node, place: Place<'_>, report: &mut Report) {
         // Also an alternative is a schema of its own, and as such may be null.
         let place = place.inner(true);
         let holding: Vec<usize> =
-            (0..parts.len()).filter(|&at| self.holds(&parts[at], node, place, path)).take(2).collect();
+            (0..parts.len()).filter(|&at| self.holds(&parts[at], node, place, report)).take(2).collect();
         match holding[..] {
-            [] => problems.push(Problem { path: path.clone(), fault: Fault::OneOf(None) }),
-            [first, second] => {
-                problems.push(Problem { path: path.clone(), fault: Fault::OneOf(Some((first, second))) });
-            }
+            [] => report.add(Fault::OneOf(None)),
+            [first, second] => report.add(Fault::OneOf(Some((first, second)))),
             _ => {}
         }
     }
 
-    fn holds(&self, schema: &Value, node: &Node, place: Place<'_>, path: &mut Vec<String>) -> bool {
-        let mut problems = Vec::new();
+    fn holds(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) -> bool {
         let lax = Checker { catalog: self.catalog, strictness: Strictness::Lax };
-        lax.value(schema, node, place, path, &mut problems);
-        problems.is_empty()
+        report.apart(|report| lax.value(schema, node, place, report)).is_empty()
     }
 }
 
@@ -380,13 +334,16 @@ pub(crate) fn flat(problems: Vec<Problem>) -> Vec<Problem> {
 }
 
 /// Types that accept more than their definition says.
-fn special(name: &str) -> Option<Vec<Value>> {
-    let other = match name {
-        "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => "integer",
-        "io.k8s.apimachinery.pkg.api.resource.Quantity" => "number",
-        _ => return None,
-    };
-    Some(vec![serde_json::json!({"type": "string"}), serde_json::json!({"type": other})])
+fn special(name: &str) -> Option<[Value; 2]> {
+    match name {
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => Some(string_or("integer")),
+        "io.k8s.apimachinery.pkg.api.resource.Quantity" => Some(string_or("number")),
+        _ => None,
+    }
+}
+
+fn string_or(other: &str) -> [Value; 2] {
+    ["string", other].map(|name| serde_json::json!({ "type": name }))
 }
 
 /// What `apiVersion` and `kind` of an object may be.
@@ -443,21 +400,20 @@ fn wrong_format(schema: &Value, node: &Node) -> Option<Fault> {
     Some(Fault::Format { got: text.to_owned(), name: name.to_owned(), reason })
 }
 
-fn scalar(schema: &Value, node: &Node, path: &[String], problems: &mut Vec<Problem>) {
-    let mut own = |fault| problems.push(Problem { path: path.to_vec(), fault });
+fn scalar(schema: &Value, node: &Node, report: &mut Report) {
     if let Some(text) = node.as_str() {
-        size(schema, text.chars().count(), ["minLength", "maxLength"], &mut own);
+        size(schema, text.chars().count(), ["minLength", "maxLength"], report);
         if let Some(pattern) = schema["pattern"].as_str()
             && Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(text))
         {
-            own(Fault::Pattern { got: text.to_owned(), want: pattern.to_owned() });
+            report.add(Fault::Pattern { got: text.to_owned(), want: pattern.to_owned() });
         }
     } else if let Some(number) = node.as_f64() {
-        bounds(schema, number, &mut own);
+        bounds(schema, number, report);
     }
 }
 
-fn bounds(schema: &Value, number: f64, own: &mut impl FnMut(Fault)) {
+fn bounds(schema: &Value, number: f64, report: &mut Report) {
     for (keyword, exclusive, below) in
         [("minimum", "exclusiveMinimum", true), ("maximum", "exclusiveMaximum", false)]
     {
@@ -465,32 +421,32 @@ fn bounds(schema: &Value, number: f64, own: &mut impl FnMut(Fault)) {
         if let Some(bound) = schema[exclusive].as_f64()
             && (number == bound || (number < bound) == below)
         {
-            own(Fault::Bound(exclusive, number, bound));
+            report.add(Fault::Bound(exclusive, number, bound));
         }
         let Some(bound) = schema[keyword].as_f64() else { continue };
         let outside = if below { number < bound } else { number > bound };
         if schema[exclusive] == true {
             if outside || number == bound {
-                own(Fault::Bound(exclusive, number, bound));
+                report.add(Fault::Bound(exclusive, number, bound));
             }
         } else if outside {
-            own(Fault::Bound(keyword, number, bound));
+            report.add(Fault::Bound(keyword, number, bound));
         }
     }
     if let Some(factor) = schema["multipleOf"].as_f64()
         && (number / factor).fract() != 0.0
     {
-        own(Fault::Bound("multipleOf", number, factor));
+        report.add(Fault::Bound("multipleOf", number, factor));
     }
 }
 
-fn size(schema: &Value, got: usize, [least, most]: [&'static str; 2], own: &mut impl FnMut(Fault)) {
+fn size(schema: &Value, got: usize, [least, most]: [&'static str; 2], report: &mut Report) {
     let count = got as u64;
     if let Some(want) = schema[least].as_u64().filter(|&want| count < want) {
-        own(Fault::Size(least, got, want));
+        report.add(Fault::Size(least, got, want));
     }
     if let Some(want) = schema[most].as_u64().filter(|&want| count > want) {
-        own(Fault::Size(most, got, want));
+        report.add(Fault::Size(most, got, want));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use loggia_krm::ResourceList;
+use loggia_krm::{Resource, ResourceList};
 
 use super::FUNCTION;
 use crate::entries::{self, Config, Dialect};
@@ -65,24 +65,14 @@ static DEFAULTS: LazyLock<Vec<FieldSpec>> = LazyLock::new(|| {
 });
 
 pub(super) fn run(list: &mut ResourceList) -> Result<(), Failure> {
-    let outcome = set(list);
+    let config = Config::read(list.function_config.as_ref(), &DIALECT);
+    let outcome = kustomize::run_early(list, config, apply);
     conclude_quietly(list, FUNCTION.name, outcome)
 }
 
-fn set(list: &mut ResourceList) -> Result<(), String> {
-    let config = Config::read(list.function_config.as_ref(), &DIALECT)
-        .map_err(|cause| format!("failed to configure function: {cause}"))?;
-    apply(list, &config).map_err(|cause| {
-        // The original gives no items back then.
-        list.items.clear();
-        format!("failed to run function: {cause}")
-    })
-}
-
-fn apply(list: &mut ResourceList, config: &Config) -> Result<(), String> {
-    kustomize::check_early(list)?;
+fn apply(items: &mut [Resource], config: &Config) -> Result<(), String> {
     let specs: Vec<&FieldSpec> = config.fields.iter().chain(DEFAULTS.iter()).collect();
-    for item in &mut list.items {
+    for item in items {
         entries::set(item, &config.entries, &specs, &mut |_, _, _| {})
             .map_err(|cause| format!("failed to run transformer: {cause}"))?;
     }

@@ -45,31 +45,24 @@ static DEFAULTS: LazyLock<Vec<FieldSpec>> = LazyLock::new(|| {
 });
 
 pub(super) fn run_0_1(list: &mut ResourceList) -> Result<(), Failure> {
-    let outcome = set(list, Subjects::None);
-    conclude_quietly(list, FUNCTION.name, outcome)
+    set(list, Subjects::None)
 }
 
 pub(super) fn run_0_2(list: &mut ResourceList) -> Result<(), Failure> {
-    let outcome = set(list, Subjects::Accounts);
+    set(list, Subjects::Accounts)
+}
+
+fn set(list: &mut ResourceList, subjects: Subjects) -> Result<(), Failure> {
+    let config = Config::read(list.function_config.as_ref());
+    let outcome = kustomize::run_early(list, config, |items, config| apply(items, config, subjects));
     conclude_quietly(list, FUNCTION.name, outcome)
 }
 
-fn set(list: &mut ResourceList, subjects: Subjects) -> Result<(), String> {
-    let config = Config::read(list.function_config.as_ref())
-        .map_err(|cause| format!("failed to configure function: {cause}"))?;
-    apply(list, &config, subjects).map_err(|cause| {
-        // The original gives no items back then.
-        list.items.clear();
-        format!("failed to run function: {cause}")
-    })
-}
-
-fn apply(list: &mut ResourceList, config: &Config, subjects: Subjects) -> Result<(), String> {
-    kustomize::check_early(list)?;
+fn apply(items: &mut [Resource], config: &Config, subjects: Subjects) -> Result<(), String> {
     let is_account = |item: &&Resource| subjects == Subjects::Accounts && item.kind() == "ServiceAccount";
     let accounts: HashSet<String> =
-        list.items.iter().filter(is_account).map(|item| item.name().to_owned()).collect();
-    for item in &mut list.items {
+        items.iter().filter(is_account).map(|item| item.name().to_owned()).collect();
+    for item in items {
         set_on(item, config, &accounts).map_err(|cause| format!("failed to run transformer: {cause}"))?;
     }
     Ok(())

@@ -56,7 +56,9 @@ impl Parts<'_> {
     }
 }
 
-fn is_tag(tag: &str) -> bool {
+/// Whether this could be the tag of an image.
+#[must_use]
+pub fn is_tag(tag: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     tag.len() <= 128
         && tag.bytes().next().is_some_and(word)

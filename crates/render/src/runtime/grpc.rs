@@ -7,7 +7,7 @@ use loggia_evaluator::tls::ClientFiles;
 use loggia_evaluator::wire::details::{self, EvaluationError, evaluation_error::Kind};
 use loggia_evaluator::{Client, code_name};
 use loggia_go::quote;
-use loggia_krm::{FieldRef, FileRef, ResourceList, ResourceRef, ResultItem, Results, Severity};
+use loggia_krm::ResultItem;
 use tonic::{Code, Status};
 
 use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError};
@@ -56,16 +56,12 @@ impl FunctionRuntime for Grpc {
 
     /// Whether a function-runner has a function shows only when it is asked to run it.
     fn check(&self, function: &FunctionRef) -> Result<(), RuntimeError> {
-        match function {
-            FunctionRef::Image(_) => Ok(()),
-            FunctionRef::Exec(_) => Err(function.not_found()),
-        }
+        function.image().map(|_| ())
     }
 
     fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
         Box::pin(async move {
-            self.check(&call.function)?;
-            let image = call.function.name();
+            let image = call.function.image()?;
             match self.client.evaluate(image, call.list.emit().into(), self.timeout).await {
                 Ok(answer) => {
                     let log = String::from_utf8_lossy(&answer.log).into_owned();
@@ -88,10 +84,9 @@ impl Grpc {
         if let Some(details) = EvaluationError::of(status)
             && details.kind() == Kind::FunctionFailed
         {
-            let mut list = ResourceList::default();
-            list.set_results(&Results(details.results.into_iter().map(result_item).collect()));
+            let results = details.results.into_iter().map(result_item).collect();
             let exit_code = details.exit_code.unwrap_or(-1);
-            return Ok(Outcome { list, stderr: stderr_of(status.message()), exit_code, said_nothing: false });
+            return Ok(Outcome::of_failure(results, stderr_of(status.message()), exit_code));
         }
         let (code, text) = (code_name(status.code()), status.message());
         let mut text = format!("func eval {} failed: rpc error: code = {code} desc = {text}", quote(image));
@@ -113,36 +108,14 @@ fn stderr_of(message: &str) -> String {
     inner.map_or_else(|| message.to_owned(), |stderr| stderr.strip_suffix(')').unwrap_or(stderr).to_owned())
 }
 
+/// As any result, except that a reference that was sent stays, also an empty one.
 fn result_item(result: details::FunctionResult) -> ResultItem {
-    let details::FunctionResult {
-        message,
-        severity,
-        resource_ref,
-        field_path,
-        current_value,
-        proposed_value,
-        file_path,
-        file_index,
-        tags,
-    } = result;
-    let given = |value: String| (!value.is_empty()).then_some(value);
-    ResultItem {
-        message,
-        severity: (!severity.is_empty()).then(|| Severity::from(severity.as_str())),
-        resource_ref: resource_ref.map(|reference| ResourceRef {
-            api_version: reference.api_version,
-            kind: reference.kind,
-            name: reference.name,
-            namespace: reference.namespace,
-        }),
-        field: (!field_path.is_empty()).then(|| FieldRef {
-            path: field_path,
-            current_value: given(current_value),
-            proposed_value: given(proposed_value),
-        }),
-        file: (!file_path.is_empty()).then_some(FileRef { path: file_path, index: file_index }),
-        tags: tags.into_iter().collect(),
+    let has_reference = result.resource_ref.is_some();
+    let mut item = super::result_item(result.into());
+    if has_reference {
+        item.resource_ref.get_or_insert_default();
     }
+    item
 }
 
 #[cfg(test)]

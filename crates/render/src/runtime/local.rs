@@ -3,12 +3,10 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 
-use loggia_evaluator::resource_list::FunctionResult;
 use loggia_evaluator::{self as evaluator, Error, Evaluator};
 use loggia_go::quote;
-use loggia_krm::{FieldRef, FileRef, ResourceList, ResourceRef, ResultItem, Results, Severity};
 
-use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError, exit_code};
+use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError, exit_code, result_item};
 
 /// Runs functions by an evaluator.
 #[derive(Clone, Debug)]
@@ -31,16 +29,12 @@ impl FunctionRuntime for Local {
 
     /// Whether an evaluator has a function shows only when it is asked to run it.
     fn check(&self, function: &FunctionRef) -> Result<(), RuntimeError> {
-        match function {
-            FunctionRef::Image(_) => Ok(()),
-            FunctionRef::Exec(_) => Err(function.not_found()),
-        }
+        function.image().map(|_| ())
     }
 
     fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
         Box::pin(async move {
-            self.check(&call.function)?;
-            let image = call.function.name().to_owned();
+            let image = call.function.image()?.to_owned();
             // Whoever waits no longer drops this, which ends the function.
             let call_to = evaluator::Call { image, resource_list: call.list.emit().into(), deadline: None };
             match self.evaluator.evaluate(&call_to).await {
@@ -59,13 +53,12 @@ fn failure(function: &FunctionRef, error: Error) -> Result<Outcome, RuntimeError
     match error {
         Error::Failed { status, stderr, results, .. }
         | Error::FailedWithResults { status, stderr, results, .. } => {
-            let mut list = ResourceList::default();
-            list.set_results(&Results(results.into_iter().map(result_item).collect()));
+            let results = results.into_iter().map(result_item).collect();
             let mut stderr = stderr.text();
             if let Some(signal) = status.signal() {
                 stderr.push_str(&format!("ended by signal {signal}\n"));
             }
-            Ok(Outcome { list, stderr, exit_code: exit_code(status), said_nothing: false })
+            Ok(Outcome::of_failure(results, stderr, exit_code(status)))
         }
         Error::NotFound { asked, .. } => {
             let asked = if asked.is_empty() {
@@ -76,38 +69,5 @@ fn failure(function: &FunctionRef, error: Error) -> Result<Outcome, RuntimeError
             Err(RuntimeError::NotFound { function: function.name().to_owned(), advice: vec![asked] })
         }
         error => Err(RuntimeError::Failed(format!("func eval {} failed: {error}", quote(function.name())))),
-    }
-}
-
-fn result_item(result: FunctionResult) -> ResultItem {
-    let FunctionResult {
-        message,
-        severity,
-        resource_ref,
-        field_path,
-        current_value,
-        proposed_value,
-        file_path,
-        file_index,
-        tags,
-    } = result;
-    let given = |value: String| (!value.is_empty()).then_some(value);
-    let reference = ResourceRef {
-        api_version: resource_ref.api_version,
-        kind: resource_ref.kind,
-        name: resource_ref.name,
-        namespace: resource_ref.namespace,
-    };
-    ResultItem {
-        message,
-        severity: (!severity.is_empty()).then(|| Severity::from(severity.as_str())),
-        resource_ref: (reference != ResourceRef::default()).then_some(reference),
-        field: (!field_path.is_empty()).then(|| FieldRef {
-            path: field_path,
-            current_value: given(current_value),
-            proposed_value: given(proposed_value),
-        }),
-        file: (!file_path.is_empty()).then_some(FileRef { path: file_path, index: file_index }),
-        tags,
     }
 }

@@ -1,85 +1,12 @@
 //! The original, as a program to ask: `e2e/oracle`, where it is built.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+mod process;
 
-/// What the original made of a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Text(Vec<u8>),
-    Error(String),
-    /// It panicked; nothing to hold anyone against.
-    Panic(String),
-}
-
-/// A running oracle. It ends with its standard input.
-#[derive(Debug)]
-pub(crate) struct Oracle {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
-
-/// Where the tests' set-up keeps what is not part of the repository.
-pub(crate) fn cache() -> PathBuf {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
-        .unwrap_or_default();
-    base.join("loggia-e2e")
-}
+pub(crate) use self::process::{Answer, Oracle, cache};
 
 impl Oracle {
     /// The oracle, or none with a line that says so.
     pub(crate) fn start() -> Option<Self> {
-        let program = std::env::var_os("LOGGIA_YAML_ORACLE")
-            .map_or_else(|| cache().join("oracle").join("yaml-oracle"), PathBuf::from);
-        let spawned = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let Ok(mut child) = spawned else {
-            eprintln!(
-                "skipped: no oracle (`make -C e2e/oracle build` builds it); recorded answers are compared all the same"
-            );
-            return None;
-        };
-        let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        Some(Self { child, input, output })
-    }
-
-    /// Asks one question: a mode with its arguments (`nodes:wide`) about some texts.
-    pub(crate) fn ask(&mut self, mode: &str, texts: &[&[u8]]) -> Answer {
-        let input = self.input.as_mut().expect("stdin is open until drop");
-        let mut frame = mode.as_bytes().to_vec();
-        for text in texts {
-            frame.extend(format!(" {}", text.len()).bytes());
-        }
-        frame.push(b'\n');
-        for text in texts {
-            frame.extend_from_slice(text);
-        }
-        input.write_all(&frame).and_then(|()| input.flush()).expect("the oracle reads its requests");
-        self.answer(mode)
-    }
-
-    fn answer(&mut self, mode: &str) -> Answer {
-        let mut header = String::new();
-        self.output.read_line(&mut header).expect("the oracle answers");
-        let (verdict, length) = header.trim_end().split_once(' ').expect("an answer is `verdict length`");
-        let mut body = vec![0; length.parse().expect("a length is a number")];
-        self.output.read_exact(&mut body).expect("the oracle answers in full");
-        match verdict {
-            "ok" => Answer::Text(body),
-            "error" => Answer::Error(String::from_utf8_lossy(&body).into_owned()),
-            "panic" => Answer::Panic(String::from_utf8_lossy(&body).into_owned()),
-            _ => panic!("the oracle refused `{mode}`: {}", String::from_utf8_lossy(&body)),
-        }
-    }
-}
-
-impl Drop for Oracle {
-    fn drop(&mut self) {
-        self.input.take();
-        let _ = self.child.wait();
+        Self::launch("LOGGIA_YAML_ORACLE", "yaml-oracle", "e2e/oracle")
     }
 }
