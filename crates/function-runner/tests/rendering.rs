@@ -72,6 +72,7 @@ async fn a_function_that_fails_far_away_fails_with_its_own_words() {
     let result = &rendered.results.items[0];
     assert_eq!((result.exit_code, result.stderr.trim()), (3, "oops"));
     assert_eq!(result.results.to_string(), "[error]: bad name");
+    assert_eq!(result.results.0[0].resource_ref, None, "it names no resource");
     let changes = rendered.changes().unwrap();
     assert_eq!(changes.writes.keys().collect::<Vec<_>>(), ["Kptfile"], "only the status is written");
 }

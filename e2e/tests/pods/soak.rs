@@ -90,7 +90,7 @@ async fn disturb(world: &World, round: usize) {
     let Some(pod) = pods.get(round % pods.len().max(1)) else { return };
     match round % 10 {
         0 | 3 | 6 => {
-            drop(world.kubectl(&["delete", "pod", &name(pod), "--wait=false", "--ignore-not-found"]))
+            world.kubectl(&["delete", "pod", &name(pod), "--wait=false", "--ignore-not-found"]);
         }
         // It may just have ended by itself.
         1 | 4 => drop(kill_container(pod, "function")),

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use loggia_evaluator::connection::{AddressError, Connection, TlsError};
 use loggia_evaluator::tls::ClientFiles;
-use loggia_evaluator::wire::details::{self, EvaluationError, evaluation_error::Kind};
+use loggia_evaluator::wire::details::{EvaluationError, evaluation_error::Kind};
 use loggia_evaluator::{Client, code_name};
 use loggia_go::quote;
-use loggia_krm::ResultItem;
 use tonic::{Code, Status};
 
-use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError};
+use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError, result_item};
 
 /// Runs functions by a function-runner. The connection is made on first use, shared by all calls, and made again
 /// when it broke.
@@ -84,7 +83,7 @@ impl Grpc {
         if let Some(details) = EvaluationError::of(status)
             && details.kind() == Kind::FunctionFailed
         {
-            let results = details.results.into_iter().map(result_item).collect();
+            let results = details.results.into_iter().map(|result| result_item(result.into())).collect();
             let exit_code = details.exit_code.unwrap_or(-1);
             return Ok(Outcome::of_failure(results, stderr_of(status.message()), exit_code));
         }
@@ -106,16 +105,6 @@ fn stderr_of(message: &str) -> String {
     let inner = after(" (")
         .map(|rest| rest.split_once(") with structured results: ").map_or(rest, |(stderr, _)| stderr));
     inner.map_or_else(|| message.to_owned(), |stderr| stderr.strip_suffix(')').unwrap_or(stderr).to_owned())
-}
-
-/// As any result, except that a reference that was sent stays, also an empty one.
-fn result_item(result: details::FunctionResult) -> ResultItem {
-    let has_reference = result.resource_ref.is_some();
-    let mut item = super::result_item(result.into());
-    if has_reference {
-        item.resource_ref.get_or_insert_default();
-    }
-    item
 }
 
 #[cfg(test)]
