@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
+GO := $(shell command -v go)
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/loggia-e2e
 TOOLS := $(CACHE)/tools
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -55,7 +56,7 @@ images: static ## The release images as OCI layouts in target/images, and what t
 	@for program in function-runner wrapper-server; do images/sbom $$program > $(TARGET)/images/$$program.spdx.json; done
 
 # Whether a cluster can be had here; otherwise the reason.
-E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(shell command -v go),,Go )
+E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(GO),,Go )
 # By the whole workspace, so that nothing is built with other features than `make test` builds it with.
 E2E_TESTS := --workspace --test installation $(patsubst e2e/tests/%.rs,--test %,$(wildcard e2e/tests/*.rs))
 E2E_PODS := --workspace --test pods
@@ -87,15 +88,21 @@ e2e-ready: images tools
 e2e-down: ## End the cluster.
 	@e2e/cluster/down
 
+# Lines that call make run even in a dry run, so nothing else stands on them.
+ORACLE := -s CACHE=$(CACHE) -C e2e/oracle
+
 .PHONY: tools
 tools: ## The programs of others that tests hold ours against, where Go (and npm) is installed.
-	@if command -v go >/dev/null; then mkdir -p $(TOOLS) && \
-	  go build -C e2e/tools -o $(TOOLS)/ ./health-probe github.com/fullstorydev/grpcurl/cmd/grpcurl && \
-	  $(MAKE) -s -C e2e/oracle CACHE=$(CACHE) $$(command -v npm >/dev/null && echo suite || echo build) && \
-	  $(MAKE) -s -C e2e/oracle/krm CACHE=$(CACHE) build && \
-	  $(MAKE) -s -C e2e/oracle/registry CACHE=$(CACHE) build && \
-	  $(MAKE) -s -C e2e/oracle/functions CACHE=$(CACHE) build; \
-	else echo "left out: Go is not installed, so tests use recorded answers of the original programs"; fi
+ifeq ($(GO),)
+	@echo "left out: Go is not installed, so tests use recorded answers of the original programs"
+else
+	@mkdir -p $(TOOLS)
+	@go build -C e2e/tools -o $(TOOLS)/ ./health-probe github.com/fullstorydev/grpcurl/cmd/grpcurl
+	@$(MAKE) $(ORACLE) $(if $(shell command -v npm),suite,build)
+	@$(MAKE) $(ORACLE)/krm build
+	@$(MAKE) $(ORACLE)/registry build
+	@$(MAKE) $(ORACLE)/functions build
+endif
 
 .PHONY: packages
 packages: ## The registry and skopeo of Debian, which tests talk to; installed if missing and we may.
@@ -127,10 +134,13 @@ bench: images peers packages ## Ratios, measured side by side, into bench/RESULT
 
 .PHONY: peers
 peers: ## The programs that benchmarks compare with, where Go is installed.
-	@if command -v go >/dev/null; then mkdir -p $(CACHE)/peers && \
-	  go build -C bench/peers/kyaml -o $(CACHE)/peers/kyaml-bench . && \
-	  go build -C bench/peers/kpt -o $(CACHE)/peers/kpt . && \
-	  mkdir -p $(CACHE)/peers/porch && CGO_ENABLED=0 go build -C bench/peers/porch -o $(CACHE)/peers/porch/ \
-	    github.com/nephio-project/porch/func/server github.com/nephio-project/porch/func/wrapper-server && \
-	  $(MAKE) -s -C e2e/oracle/functions CACHE=$(CACHE) build; \
-	else echo "left out: Go is not installed, so benchmarks have no peers"; fi
+ifeq ($(GO),)
+	@echo "left out: Go is not installed, so benchmarks have no peers"
+else
+	@mkdir -p $(CACHE)/peers/porch
+	@go build -C bench/peers/kyaml -o $(CACHE)/peers/kyaml-bench .
+	@go build -C bench/peers/kpt -o $(CACHE)/peers/kpt .
+	@CGO_ENABLED=0 go build -C bench/peers/porch -o $(CACHE)/peers/porch/ \
+	  github.com/nephio-project/porch/func/server github.com/nephio-project/porch/func/wrapper-server
+	@$(MAKE) $(ORACLE)/functions build
+endif
