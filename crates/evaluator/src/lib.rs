@@ -29,7 +29,7 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{CallError, Client};
-pub use error::{Error, Exit, code_name};
+pub use error::{Error, Exit, causes, code_name};
 pub use evaluator::{Answer, Call, Evaluation, Evaluator};
 #[cfg(feature = "exec")]
 pub use exec::Exec;

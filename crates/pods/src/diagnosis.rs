@@ -1,6 +1,7 @@
 //! Why a pod does not come up, in words for the caller who waits for it.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use loggia_evaluator::causes;
 
 use crate::cluster;
 use crate::names::CONTAINER;
@@ -151,27 +152,13 @@ pub(crate) fn refused(verb: &str, resource: &str, namespace: &str, error: &clust
                 _ => lasting(format!("{what}: {message}")),
             }
         }
-        other => passing(format!("{what}: the API server cannot be reached: {}", chain(other))),
+        other => passing(format!("{what}: the API server cannot be reached: {}", causes(other))),
     }
 }
 
 /// Refusals by the authorizer, and not by an admission controller.
 pub(crate) fn is_rbac(message: &str) -> bool {
     message.contains(" cannot ")
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate, Service};
 use kube::api::DynamicObject;
 use kube::{Api, Resource};
+use loggia_evaluator::causes;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -247,7 +248,7 @@ fn optional<T>(found: Result<Option<T>, cluster::Error>) -> Result<Option<T>, cl
 }
 
 fn unreadable(resource: &str, name: &str, error: &cluster::Error) -> ReadError {
-    let text = diagnosis::chain(error);
+    let text = causes(error);
     let advice = match diagnosis::is_rbac(&text) {
         true => format!("; grant the verb `get` on `{resource}` to the runner's service account"),
         false => String::new(),

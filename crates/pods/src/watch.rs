@@ -8,6 +8,7 @@ use futures_util::TryStreamExt as _;
 use kube::core::Status;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
+use loggia_evaluator::causes;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -163,7 +164,7 @@ impl<'a> Subject<'a> {
 
     fn without_news(&self, error: &watcher::Error) -> String {
         let resource = self.resource;
-        let text = answer(error).map_or_else(|| diagnosis::chain(error), |status| status.message.clone());
+        let text = answer(error).map_or_else(|| causes(error), |status| status.message.clone());
         let advice = match diagnosis::is_rbac(&text) {
             true => {
                 format!(

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use loggia_evaluator::code_name;
+use loggia_evaluator::{causes, code_name};
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
@@ -379,20 +379,6 @@ fn reason_of(status: &Status) -> String {
         reason = format!("{reason}: {}", causes(source));
     }
     short(&reason)
-}
-
-/// An error with all that it came from.
-fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// One line of bounded length.
