@@ -12,7 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderMap;
+use loggia_process::{self as process, Command, Finished, Processes};
+use tokio::time::Instant;
 #[cfg(any(feature = "client", test))]
 use tonic::metadata::MetadataMap;
 use tracing::{Instrument as _, Span, info_span};
@@ -221,6 +224,23 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
 /// Notes something of the evaluation that runs in this task, if somebody wants to know.
 pub fn note(write: impl FnOnce(&mut Noted)) {
     let _ = NOTES.try_with(|notes| write(&mut notes.lock()));
+}
+
+/// Runs a command and notes how long it waited and ran, and how it ended.
+pub async fn run_noted(
+    processes: &Processes,
+    command: &Command,
+    input: Bytes,
+    deadline: Option<Instant>,
+) -> Result<Finished, process::Error> {
+    let slot = processes.slot(deadline).await?;
+    note(|noted| noted.queued = Some(slot.waited()));
+    let begin = Instant::now();
+    let finished = slot.run(command, input, deadline).await;
+    if !matches!(finished, Err(process::Error::DeadlineExceeded | process::Error::Stopped)) {
+        note(|noted| noted.called = Some(begin.elapsed()));
+    }
+    finished.inspect(|finished| note(|noted| noted.exit = Some(finished.status)))
 }
 
 impl Notes {

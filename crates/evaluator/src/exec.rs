@@ -16,8 +16,9 @@ use loggia_yaml::{Node, ParseOptions};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::process::{self, Command, Environment, Finished, Processes};
-use crate::{Answer, Call, Error, Evaluation, Evaluator, resource_list};
+use loggia_process::{self as process, Command, Environment, Finished, Processes};
+
+use crate::{Answer, Call, Error, Evaluation, Evaluator, context, resource_list};
 
 /// How often the file is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -62,11 +63,11 @@ struct Program {
 /// Why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("failed to read configuration file {}: open {}: {}", quote(.0), .0, process::errno_text(.1))]
+    #[error("failed to read configuration file {}: open {}: {}", quote(.0), .0, loggia_go::errno_text(.1))]
     Unreadable(String, std::io::Error),
     #[error("failed to parse configuration file {}: {reason}", quote(.file))]
     Malformed { file: String, reason: String },
-    #[error("failed to resolve the functions folder {}: {}", quote(.0), process::errno_text(.1))]
+    #[error("failed to resolve the functions folder {}: {}", quote(.0), loggia_go::errno_text(.1))]
     NoFolder(String, std::io::Error),
 }
 
@@ -141,7 +142,8 @@ impl Exec {
         };
         let own = self.settings.timeout.map(|timeout| Instant::now() + timeout);
         let deadline = [call.deadline, own].into_iter().flatten().min();
-        let finished = self.processes.run(&command, call.resource_list.clone(), deadline).await;
+        let finished =
+            context::run_noted(&self.processes, &command, call.resource_list.clone(), deadline).await;
         match finished {
             Ok(finished) => outcome(call, finished),
             Err(error @ process::Error::NotStarted { .. }) => Err(not_started(error.to_string())),
@@ -299,7 +301,7 @@ impl Program {
         }
         match fs::metadata(&self.path) {
             Err(error) => {
-                warn!("function {name}: {path}: {}; calls to it will fail", process::errno_text(&error));
+                warn!("function {name}: {path}: {}; calls to it will fail", loggia_go::errno_text(&error));
             }
             Ok(found) if !found.is_file() || found.permissions().mode() & 0o111 == 0 => {
                 warn!("function {name}: {path} is not an executable file; calls to it will fail");

@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use loggia_process::passed;
 use prost::Message as _;
 use tokio::time::Instant;
 use tonic::metadata::{MetadataMap, MetadataValue};
@@ -16,7 +17,6 @@ use tracing::{error, info};
 
 use crate::context::{Notes, RAN_HEADER};
 use crate::lifecycle::{Lifecycle, Phase};
-use crate::process::passed;
 use crate::server::Arrival;
 use crate::wire::{EvaluateFunctionRequest, EvaluateFunctionResponse, FunctionEvaluator};
 use crate::{Answer, Call, Error, Evaluator, code_name};

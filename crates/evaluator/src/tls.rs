@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use loggia_go::errno_text;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -21,7 +22,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 
-use crate::process::errno_text;
 use crate::server::GREETING;
 
 /// How often files are looked at.

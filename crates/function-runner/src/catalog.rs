@@ -4,9 +4,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use bytes::Bytes;
-use loggia_evaluator::process::Captured;
 use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator, resource_list};
 use loggia_functions::{Output, find};
+use loggia_process::Captured;
 use loggia_render::SchemaFolders;
 use loggia_render::guard::{Guard, GuardedOutput};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use loggia_evaluator::process::{self, Confinement, Environment, Limits, Processes};
 use loggia_evaluator::server::{self, Routes};
 use loggia_evaluator::tls::ServerTls;
 use loggia_evaluator::{Evaluator, Exec, Lifecycle, Multi, exec};
 use loggia_pods::PodEvaluator;
+use loggia_process::{self as process, Confinement, Environment, Limits, Processes};
 use loggia_registry::Images;
 use loggia_telemetry::{Observed, Sources, Telemetry};
 use tracing::{error, info, warn};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use loggia_evaluator::process::{self, Command, Environment, Limits, Processes};
+use loggia_process::{self as process, Command, Environment, Limits, Processes};
 use serde::Deserialize;
 use tokio::time::Instant;
 use tracing::debug;

@@ -11,10 +11,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
-use loggia_evaluator::process::{self, Command, Environment, Limits, Processes};
 use loggia_functions::find;
 use loggia_go::quote;
 use loggia_krm::ResourceList;
+use loggia_process::{self as process, Command, Environment, Limits, Processes};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use tokio::time::Instant;
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use loggia_evaluator::context::{CallId, Context, Noted, Trace, chance};
-use loggia_evaluator::process::Processes;
 use loggia_evaluator::{Lifecycle, Phase};
 use loggia_pods::{InstanceState, PodEvaluator, Snapshot};
+use loggia_process::Processes;
 use loggia_registry::Found;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -1,7 +1,7 @@
 //! The function of this container, as an evaluator.
 
-use loggia_evaluator::process::{Command, Finished, Processes};
-use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator, resource_list};
+use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator, context, resource_list};
+use loggia_process::{Command, Finished, Processes};
 use tracing::{debug, warn};
 
 /// Runs one command, whatever the image that a call names, and looks at what it wrote.
@@ -21,7 +21,7 @@ impl Evaluator for Entrypoint {
     fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a> {
         Box::pin(async move {
             let input = call.resource_list.clone();
-            let finished = self.processes.run(&self.command, input, call.deadline).await;
+            let finished = context::run_noted(&self.processes, &self.command, input, call.deadline).await;
             outcome(call, finished.map_err(|error| Error::of_process(call, error))?)
         })
     }

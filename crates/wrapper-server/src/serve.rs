@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loggia_evaluator::Lifecycle;
-use loggia_evaluator::process::{self, Command, Environment, Limits, Processes};
 use loggia_evaluator::server::{self, Routes};
 use loggia_go::flag::{Error, FlagSet, Parsed, Syntax, Target};
 use loggia_go::klog;
+use loggia_process::{self as process, Command, Environment, Limits, Processes};
 use loggia_telemetry::Telemetry;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use loggia_evaluator::process::{self, Command, Environment, Limits, Processes};
 use loggia_go::quote;
+use loggia_process::{self as process, Command, Environment, Limits, Processes};
 use tokio::time::Instant;
 
 use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError};

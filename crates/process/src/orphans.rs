@@ -1,4 +1,4 @@
-//! Burying processes that nobody else will.
+//! Reaping processes that nobody else will.
 //!
 //! What a function leaves behind when it exits is handed to the nearest process that adopts orphans:
 //! process 1 of a container does so anyway. If nobody asks for their exit status they stay as zombies
@@ -19,23 +19,23 @@ const PAUSE: Duration = Duration::from_secs(1);
 static OWNED: Mutex<Option<HashSet<Pid>>> = Mutex::new(None);
 
 /// Held for reading while a child starts and is entered in [`OWNED`], for writing while orphans are
-/// buried: a child that ends at once must not be taken for one.
+/// reaped: a child that ends at once must not be taken for one.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// Makes this process adopt the orphans of its children and bury them, for as long as it lives.
+/// Makes this process adopt the orphans of its children and reap them, for as long as it lives.
 pub fn adopt_orphans() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     tokio::spawn(async {
         loop {
             tokio::time::sleep(PAUSE).await;
-            bury_orphans();
+            reap_orphans();
         }
     });
     Ok(())
 }
 
-/// Starts a child so that it is known as owned before anybody can bury it.
-pub(super) fn while_starting(
+/// Starts a child so that it is known as owned before anybody can reap it.
+pub(crate) fn while_starting(
     start: impl FnOnce() -> io::Result<std::process::Child>,
 ) -> io::Result<std::process::Child> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
@@ -45,12 +45,12 @@ pub(super) fn while_starting(
 }
 
 /// To be called once an owned child was reaped.
-pub(super) fn buried(child: &std::process::Child) {
+pub(crate) fn reaped(child: &std::process::Child) {
     owned(|owned| owned.remove(&Pid::from_child(child)));
 }
 
 /// Reaps every child that has ended and has no owner.
-fn bury_orphans() {
+fn reap_orphans() {
     let _nobody_starts = STARTING.write().unwrap_or_else(PoisonError::into_inner);
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if !matches!(rustix::process::waitid(WaitId::All, look), Ok(Some(_))) {

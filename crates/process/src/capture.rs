@@ -85,7 +85,7 @@ impl Kept {
 
 /// Text of at most `limit` bytes, cut in the middle with a note of its full size. `cost` says how many
 /// bytes a byte of the text will take where it is going.
-pub(crate) fn cut_middle(text: &str, limit: usize, cost: impl Fn(u8) -> usize) -> Cow<'_, str> {
+pub fn cut_middle(text: &str, limit: usize, cost: impl Fn(u8) -> usize) -> Cow<'_, str> {
     let total: usize = text.bytes().map(&cost).sum();
     if total <= limit {
         return Cow::Borrowed(text);

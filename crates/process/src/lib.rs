@@ -1,4 +1,4 @@
-//! Running a function as a child process: the one place of the project that starts one.
+//! Running a child process: the one place of the project that starts one.
 //!
 //! Every child leads a process group of its own, and its three pipes are pumped at once. A caller that
 //! gives up, a deadline and a stop of the service are one case: what was started is dropped, and by that
@@ -14,24 +14,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use loggia_go::errno_text;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use crate::context;
-
 mod capture;
 mod child;
-#[cfg(feature = "exec")]
+#[cfg(feature = "confine")]
 mod confine;
 mod orphans;
 #[cfg(test)]
 mod tests;
 
 pub use capture::Captured;
-pub(crate) use capture::cut_middle;
+pub use capture::cut_middle;
 use child::{Broken, Child, Conversation};
-#[cfg(feature = "exec")]
+#[cfg(feature = "confine")]
 pub use confine::Confinement;
 pub use orphans::adopt_orphans;
 
@@ -50,10 +49,18 @@ struct Shared {
     slots: Arc<Semaphore>,
     /// True once all children must end.
     stop: watch::Sender<bool>,
-    /// Each child comes with a receiver, so the sender knows when the last is gone.
+    /// Each child holds a receiver, so the sender knows when the last is gone.
     alive: watch::Sender<()>,
-    #[cfg(feature = "exec")]
+    #[cfg(feature = "confine")]
     confinement: Option<Confinement>,
+}
+
+/// The right to run one child.
+#[derive(Debug)]
+pub struct Slot {
+    shared: Arc<Shared>,
+    permit: OwnedSemaphorePermit,
+    waited: Duration,
 }
 
 /// What bounds the children.
@@ -116,58 +123,34 @@ impl Processes {
     }
 
     /// The same, with children that are started inside a confinement.
-    #[cfg(feature = "exec")]
+    #[cfg(feature = "confine")]
     pub fn confined(limits: Limits, confinement: Confinement) -> Self {
         let shared = Shared { confinement: Some(confinement), ..Shared::new(limits) };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Runs a command on some input and waits for its end.
-    ///
-    /// Dropping the future ends what it started. At the deadline the answer comes at once, and the group
-    /// is gone soon after; until then it keeps its slot.
+    /// Waits for a slot, in the order in which callers came.
+    pub async fn slot(&self, deadline: Option<Instant>) -> Result<Slot, Error> {
+        let begin = Instant::now();
+        let permit = tokio::select! {
+            biased;
+            permit = Arc::clone(&self.shared.slots).acquire_owned() => permit.map_err(|_| Error::Stopped)?,
+            () = passed(deadline) => return Err(Error::DeadlineExceeded),
+        };
+        if *self.shared.stop.borrow() {
+            return Err(Error::Stopped);
+        }
+        Ok(Slot { shared: Arc::clone(&self.shared), permit, waited: begin.elapsed() })
+    }
+
+    /// Waits for a slot, runs a command in it on some input and waits for its end; see [`Slot::run`].
     pub async fn run(
         &self,
         command: &Command,
         input: Bytes,
         deadline: Option<Instant>,
     ) -> Result<Finished, Error> {
-        let begin = Instant::now();
-        let slot = tokio::select! {
-            biased;
-            slot = Arc::clone(&self.shared.slots).acquire_owned() => slot.map_err(|_| Error::Stopped)?,
-            () = passed(deadline) => return Err(Error::DeadlineExceeded),
-        };
-        if *self.shared.stop.borrow() {
-            return Err(Error::Stopped);
-        }
-        let started = Instant::now();
-        context::note(|noted| noted.queued = Some(started - begin));
-        let child = self.start(command).await?;
-        let mut running = Running { child: Some(child), slot: Some((slot, self.shared.alive.subscribe())) };
-        let mut conversation = Conversation::new(input, self.shared.limits);
-        let ended = tokio::select! {
-            ended = running.converse(&mut conversation) => ended,
-            () = told_to_stop(self.shared.stop.subscribe()) => return Err(Error::Stopped),
-            () = passed(deadline) => return Err(Error::DeadlineExceeded),
-        };
-        context::note(|noted| noted.called = Some(started.elapsed()));
-        match ended {
-            Ok(()) => {
-                let status = running.bury().map_err(Error::Pipes)?;
-                context::note(|noted| noted.exit = Some(status));
-                Ok(conversation.finish(status))
-            }
-            Err(error) => Err(error.explain(conversation)),
-        }
-    }
-
-    async fn start(&self, command: &Command) -> Result<Child, Error> {
-        #[cfg(feature = "exec")]
-        if let Some(confinement) = &self.shared.confinement {
-            return confinement.start(command.clone()).await;
-        }
-        Child::start(command)
+        self.slot(deadline).await?.run(command, input, deadline).await
     }
 
     /// Ends every child and starts no more; returns when none is left.
@@ -183,6 +166,44 @@ impl Processes {
     }
 }
 
+// === impl Slot ===
+
+impl Slot {
+    /// How long the caller waited for it.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Runs a command on some input and waits for its end.
+    ///
+    /// Dropping the future ends what it started. At the deadline the answer comes at once, and the group
+    /// is gone soon after; until then it keeps the slot.
+    pub async fn run(
+        self,
+        command: &Command,
+        input: Bytes,
+        deadline: Option<Instant>,
+    ) -> Result<Finished, Error> {
+        let Self { shared, permit, waited: _ } = self;
+        let child = shared.start(command).await?;
+        let occupied = (permit, shared.alive.subscribe());
+        let mut running = Running { child: Some(child), occupied: Some(occupied) };
+        let mut conversation = Conversation::new(input, shared.limits);
+        let ended = tokio::select! {
+            ended = running.converse(&mut conversation) => ended,
+            () = told_to_stop(shared.stop.subscribe()) => return Err(Error::Stopped),
+            () = passed(deadline) => return Err(Error::DeadlineExceeded),
+        };
+        match ended {
+            Ok(()) => {
+                let status = running.reap().map_err(Error::Pipes)?;
+                Ok(conversation.finish(status))
+            }
+            Err(error) => Err(error.explain(conversation)),
+        }
+    }
+}
+
 // === impl Shared ===
 
 impl Shared {
@@ -192,14 +213,22 @@ impl Shared {
             slots: Arc::new(Semaphore::new(limits.concurrent.clamp(1, Semaphore::MAX_PERMITS))),
             stop: watch::Sender::new(false),
             alive: watch::Sender::new(()),
-            #[cfg(feature = "exec")]
+            #[cfg(feature = "confine")]
             confinement: None,
         }
+    }
+
+    async fn start(&self, command: &Command) -> Result<Child, Error> {
+        #[cfg(feature = "confine")]
+        if let Some(confinement) = &self.confinement {
+            return confinement.start(command.clone()).await;
+        }
+        Child::start(command)
     }
 }
 
 /// Returns when a deadline has passed, if there is one.
-pub(crate) async fn passed(deadline: Option<Instant>) {
+pub async fn passed(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => pending().await,
@@ -208,18 +237,18 @@ pub(crate) async fn passed(deadline: Option<Instant>) {
 
 async fn told_to_stop(mut stop: watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
-        // The handle is gone, and with it whoever could say stop.
+        // The last handle is gone, so `stop` cannot be called any more.
         pending::<()>().await;
     }
 }
 
-/// What a child takes up: a slot, and a place among those that live.
-type Slot = (OwnedSemaphorePermit, watch::Receiver<()>);
+/// What a child takes up until it is reaped: a permit of the slots, and one of the receivers that are counted.
+type Occupied = (OwnedSemaphorePermit, watch::Receiver<()>);
 
-/// A child and its slot. Dropped before the child's burial, both go to a task that ends it.
+/// A child and its slot. Dropped before the child was reaped, both go to a task that ends it.
 struct Running {
     child: Option<Child>,
-    slot: Option<Slot>,
+    occupied: Option<Occupied>,
 }
 
 // === impl Running ===
@@ -232,38 +261,24 @@ impl Running {
         }
     }
 
-    /// Takes the exit status of a child that has exited. The slot is free before the answer is out: who
-    /// has all its answers finds nothing left running.
-    fn bury(mut self) -> io::Result<ExitStatus> {
-        self.child.take().ok_or_else(|| io::Error::other("the child is buried already"))?.bury()
+    /// Takes the exit status of a child that has exited. The slot is free before the answer is out, so a caller
+    /// that has all its answers finds nothing left running.
+    fn reap(mut self) -> io::Result<ExitStatus> {
+        self.child.take().ok_or_else(|| io::Error::other("the child was reaped already"))?.reap()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            let slot = self.slot.take();
-            // Outside of a runtime nobody could wait: the child dies where it is dropped.
+            let occupied = self.occupied.take();
+            // Outside of a runtime there is no task that could wait: the child is killed where it is dropped.
             if let Ok(runtime) = Handle::try_current() {
                 runtime.spawn(async move {
                     child.terminate(TERM_GRACE).await;
-                    drop(slot);
+                    drop(occupied);
                 });
             }
         }
     }
-}
-
-/// The words that Go has for an error of the operating system.
-pub fn errno_text(error: &io::Error) -> String {
-    let text = match error.kind() {
-        io::ErrorKind::NotFound => "no such file or directory",
-        io::ErrorKind::PermissionDenied => "permission denied",
-        _ => {
-            let text = error.to_string();
-            let end = text.find(" (os error").unwrap_or(text.len());
-            return text[..end].to_lowercase();
-        }
-    };
-    text.to_owned()
 }

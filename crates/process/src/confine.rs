@@ -15,8 +15,8 @@ use landlock::{
 };
 use tokio::sync::oneshot;
 
-use super::child::{Child, Leader};
-use super::{Command, Error};
+use crate::child::{Child, Leader};
+use crate::{Command, Error};
 
 /// Starts children that cannot open some files.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Confinement {
         Ok(Self { orders })
     }
 
-    pub(super) async fn start(&self, command: Command) -> Result<Child, Error> {
+    pub(crate) async fn start(&self, command: Command) -> Result<Child, Error> {
         let (reply, started) = oneshot::channel();
         self.orders.send(Order { command, reply }).map_err(|_| Error::Stopped)?;
         started.await.map_err(|_| Error::Stopped)??.attach()

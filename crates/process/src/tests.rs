@@ -250,7 +250,7 @@ async fn stopping_ends_those_that_run_and_those_that_wait() {
     assert!(matches!(processes.run(&hanging, Bytes::new(), None).await, Err(Error::Stopped)));
 }
 
-#[cfg(feature = "exec")]
+#[cfg(feature = "confine")]
 #[tokio::test]
 async fn a_confined_child_cannot_read_what_is_hidden() {
     let folder = tempfile::tempdir().unwrap();

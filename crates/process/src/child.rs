@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use super::{Captured, Command, Environment, Error, Finished, Limits, orphans};
+use crate::{Captured, Command, Environment, Error, Finished, Limits, orphans};
 
 /// How long a pipe may stay open after the leader's exit: until the rest of its group has written what
 /// it had to, or until what left the group is given up.
@@ -30,7 +30,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// A started child, talking with this process.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(crate) struct Child {
     leader: Leader,
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
@@ -39,7 +39,7 @@ pub(super) struct Child {
 
 /// What goes in and what has come out so far.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     input: Bytes,
     limits: Limits,
     stdout: Vec<u8>,
@@ -48,14 +48,14 @@ pub(super) struct Conversation {
 
 /// How a conversation fails.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(crate) enum Broken {
     TooMuchOutput,
     Pipes(io::Error),
 }
 
-/// The leader of a process group. Dropped before its burial it is killed with its group, and reaped.
+/// The leader of a process group. Dropped before its reaping it is killed with its group, and reaped.
 #[derive(Debug)]
-pub(super) struct Leader {
+pub(crate) struct Leader {
     process: std::process::Child,
     reaped: bool,
 }
@@ -64,7 +64,7 @@ pub(super) struct Leader {
 
 impl Leader {
     /// Starts the command. This is plain blocking code, so that it can run on any thread.
-    pub(super) fn start(command: &Command) -> Result<Self, Error> {
+    pub(crate) fn start(command: &Command) -> Result<Self, Error> {
         let mut builder = std::process::Command::new(&command.program);
         builder
             .args(&command.arguments)
@@ -81,7 +81,7 @@ impl Leader {
     }
 
     /// Hands the child over to the runtime of the calling task.
-    pub(super) fn attach(mut self) -> Result<Child, Error> {
+    pub(crate) fn attach(mut self) -> Result<Child, Error> {
         let (stdin, stdout, stderr) = self.wire().map_err(Error::Pipes)?;
         Ok(Child { leader: self, stdin: Some(stdin), stdout, stderr })
     }
@@ -135,12 +135,12 @@ impl Leader {
     }
 
     /// Kills what is left of the group and reaps the leader.
-    fn bury(&mut self) -> io::Result<ExitStatus> {
+    fn reap(&mut self) -> io::Result<ExitStatus> {
         // Until the leader is reaped its number cannot be given to another group.
         self.signal_group(Signal::KILL);
         let status = self.process.wait();
         self.reaped = true;
-        orphans::buried(&self.process);
+        orphans::reaped(&self.process);
         status
     }
 
@@ -166,7 +166,7 @@ fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 impl Drop for Leader {
     fn drop(&mut self) {
         if !self.reaped {
-            let _ = self.bury();
+            let _ = self.reap();
         }
     }
 }
@@ -174,7 +174,7 @@ impl Drop for Leader {
 // === impl Child ===
 
 impl Child {
-    pub(super) fn start(command: &Command) -> Result<Self, Error> {
+    pub(crate) fn start(command: &Command) -> Result<Self, Error> {
         Leader::start(command)?.attach()
     }
 
@@ -183,7 +183,7 @@ impl Child {
     /// All pipes move at once, so it does not matter in which order the child reads and writes, or
     /// whether it reads at all. But a quick child whose input and output fit into the pipes needs nobody
     /// at their other ends while it runs: it is woken less, and so are we.
-    pub(super) async fn converse(&mut self, conversation: &mut Conversation) -> Result<(), Broken> {
+    pub(crate) async fn converse(&mut self, conversation: &mut Conversation) -> Result<(), Broken> {
         let Self { leader, stdin, stdout, stderr } = self;
         let Conversation { input, limits, stdout: out, stderr: err } = conversation;
         let unsent = send(stdin.take(), input).map_err(Broken::Pipes)?;
@@ -204,19 +204,19 @@ impl Child {
     }
 
     /// Takes the exit status of the leader, which must have exited; what is left of its group dies.
-    pub(super) fn bury(mut self) -> io::Result<ExitStatus> {
-        self.leader.bury()
+    pub(crate) fn reap(mut self) -> io::Result<ExitStatus> {
+        self.leader.reap()
     }
 
     /// Kills the whole group at once.
-    pub(super) async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         self.leader.signal_group(Signal::KILL);
         let _ = self.leader.exited().await;
-        let _ = self.leader.bury();
+        let _ = self.leader.reap();
     }
 
     /// Asks the whole group to end, and kills it after a while.
-    pub(super) async fn terminate(self, grace: Duration) {
+    pub(crate) async fn terminate(self, grace: Duration) {
         self.leader.signal_group(Signal::TERM);
         let _ = timeout(grace, self.leader.exited()).await;
         self.kill().await;
@@ -314,14 +314,14 @@ fn receiver(pipe: &OwnedFd) -> Result<pipe::Receiver, Broken> {
 // === impl Conversation ===
 
 impl Conversation {
-    pub(super) fn new(input: Bytes, limits: Limits) -> Self {
+    pub(crate) fn new(input: Bytes, limits: Limits) -> Self {
         // Most functions give back about what they got.
         let expected = (input.len() + input.len() / 8 + 4096).min(limits.stdout.saturating_add(1));
         let stdout = Vec::with_capacity(expected);
         Self { input, limits, stdout, stderr: Captured::new(limits.stderr) }
     }
 
-    pub(super) fn finish(self, status: ExitStatus) -> Finished {
+    pub(crate) fn finish(self, status: ExitStatus) -> Finished {
         Finished { status, stdout: self.stdout.into(), stderr: self.stderr }
     }
 }
@@ -329,7 +329,7 @@ impl Conversation {
 // === impl Broken ===
 
 impl Broken {
-    pub(super) fn explain(self, conversation: Conversation) -> Error {
+    pub(crate) fn explain(self, conversation: Conversation) -> Error {
         match self {
             Self::TooMuchOutput => {
                 Error::TooMuchOutput { limit: conversation.limits.stdout, stderr: conversation.stderr }
