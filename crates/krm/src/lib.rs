@@ -37,6 +37,7 @@ pub mod path;
 mod resource;
 mod resource_list;
 mod results;
+mod unmarshal;
 
 pub use document::{StreamError, StreamErrorKind};
 pub use kptfile::Kptfile;
