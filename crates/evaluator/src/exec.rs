@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::process::{self, Command, Environment, Finished, Processes};
-use crate::{Answer, Call, Error, Evaluation, Evaluator, resource_list};
+use crate::{Answer, Call, Error, Evaluation, Evaluator};
 
 /// How often the file is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -160,7 +160,7 @@ fn outcome(call: &Call, finished: Finished) -> Result<Answer, Error> {
     if status.success() {
         return Ok(Answer { resource_list: stdout, log: stderr.bytes() });
     }
-    let results = resource_list::results(&stdout).unwrap_or_default();
+    let results = loggia_krm::sdk::results(&stdout).unwrap_or_default();
     Err(Error::Failed { image: call.image.clone(), status, stderr, results })
 }
 

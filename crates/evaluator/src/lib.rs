@@ -20,7 +20,6 @@ pub mod memory;
 mod multi;
 mod observe;
 pub mod process;
-pub mod resource_list;
 pub mod server;
 mod service;
 #[cfg(feature = "tls")]
