@@ -8,12 +8,12 @@ use std::process::ExitStatus;
 
 use bytes::Bytes;
 use loggia_go::{Exit, quote};
+use loggia_krm::{FieldRef, FileRef, ResourceRef, ResultItem, Results, Severity, sdk};
 use loggia_process::{self as process, Captured, cut_middle};
 use prost::Message as _;
 use tonic::{Code, Status};
 
 use crate::Call;
-use crate::resource_list::{self, FunctionResult};
 use crate::wire::details::evaluation_error::Kind;
 use crate::wire::{details, rpc};
 
@@ -42,11 +42,11 @@ pub enum Error {
         place: String,
     },
     #[error("Failed to execute function {}: {} ({}){}", quote(.image), Exit(*.status), .stderr.text(), appended(.results))]
-    Failed { image: String, status: ExitStatus, stderr: Captured, results: Vec<FunctionResult> },
-    #[error("failed to parse the output of function {} with stderr '{}': {source}", quote(.image), .stderr.text())]
-    InvalidOutput { image: String, status: ExitStatus, stderr: Captured, source: resource_list::Error },
-    #[error("failed to evaluate function {} with structured results: {} and stderr: {}", quote(.image), lines(.results), .stderr.text())]
-    FailedWithResults { image: String, status: ExitStatus, stderr: Captured, results: Vec<FunctionResult> },
+    Failed { image: String, status: ExitStatus, stderr: Captured, results: Results },
+    #[error("failed to parse the output of function {} with stderr '{}': {source}{}", quote(.image), .stderr.text(), .source.location())]
+    InvalidOutput { image: String, status: ExitStatus, stderr: Captured, source: sdk::Error },
+    #[error("failed to evaluate function {} with structured results: {results} and stderr: {}", quote(.image), .stderr.text())]
+    FailedWithResults { image: String, status: ExitStatus, stderr: Captured, results: Results },
     #[error("function {} wrote more than {limit} bytes and was stopped; {SIZE_FLAGS}", quote(.image))]
     TooMuchOutput { image: String, limit: usize, stderr: Captured },
     #[error("grpc: trying to send message larger than max ({size} vs. {limit}); {SIZE_FLAGS}")]
@@ -109,7 +109,7 @@ impl Error {
         match self {
             Self::Failed { status, stderr, results, .. }
             | Self::FailedWithResults { status, stderr, results, .. } => {
-                format!("{}, {} results, {}", Exit(*status), results.len(), wrote(stderr))
+                format!("{}, {} results, {}", Exit(*status), results.0.len(), wrote(stderr))
             }
             Self::InvalidOutput { status, stderr, .. } => {
                 format!("{}, its output is no ResourceList, {}", Exit(*status), wrote(stderr))
@@ -184,8 +184,8 @@ impl Error {
             Self::Failed { image, status, stderr, results }
             | Self::FailedWithResults { image, status, stderr, results } => {
                 details.ended(*status, stderr);
-                details.results_total = u32::try_from(results.len()).unwrap_or(u32::MAX);
-                details.results = results.iter().map(Into::into).collect();
+                details.results_total = u32::try_from(results.0.len()).unwrap_or(u32::MAX);
+                details.results = results.0.iter().map(Into::into).collect();
                 image
             }
             Self::InvalidOutput { image, status, stderr, .. } => {
@@ -245,16 +245,8 @@ fn header_cost(byte: u8) -> usize {
     if matches!(byte, b' '..=b'~') && byte != b'%' { 1 } else { 3 }
 }
 
-/// The results of a function for people, one after another.
-fn lines(results: &[FunctionResult]) -> String {
-    results.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
-}
-
-fn appended(results: &[FunctionResult]) -> String {
-    match results {
-        [] => String::new(),
-        results => format!(" with structured results: {}", lines(results)),
-    }
+fn appended(results: &Results) -> String {
+    if results.is_empty() { String::new() } else { format!(" with structured results: {results}") }
 }
 
 // === impl details ===
@@ -275,53 +267,44 @@ impl details::EvaluationError {
     }
 }
 
-impl From<&FunctionResult> for details::FunctionResult {
-    fn from(result: &FunctionResult) -> Self {
-        let FunctionResult {
-            message,
-            severity,
-            resource_ref,
+impl From<&ResultItem> for details::FunctionResult {
+    fn from(item: &ResultItem) -> Self {
+        let ResultItem { message, severity, resource_ref, field, file, tags } = item.clone();
+        let short = |text: &str| cut_middle(text, 512, |_| 1).into_owned();
+        let ResourceRef { api_version, kind, name, namespace } = resource_ref.unwrap_or_default();
+        let FieldRef { path: field_path, current_value, proposed_value } = field.unwrap_or_default();
+        let FileRef { path: file_path, index: file_index } = file.unwrap_or_default();
+        Self {
+            message: cut_middle(&message, 2048, |_| 1).into_owned(),
+            severity: severity.map(|severity| severity.to_string()).unwrap_or_default(),
+            resource_ref: Some(details::ResourceRef { api_version, kind, name, namespace }),
             field_path,
-            current_value,
-            proposed_value,
             file_path,
             file_index,
-            tags,
-        } = result;
-        let short = |text: &str| cut_middle(text, 512, |_| 1).into_owned();
-        Self {
-            message: cut_middle(message, 2048, |_| 1).into_owned(),
-            severity: severity.clone(),
-            resource_ref: Some(details::ResourceRef {
-                api_version: resource_ref.api_version.clone(),
-                kind: resource_ref.kind.clone(),
-                name: resource_ref.name.clone(),
-                namespace: resource_ref.namespace.clone(),
-            }),
-            field_path: field_path.clone(),
-            file_path: file_path.clone(),
-            file_index: *file_index,
-            current_value: short(current_value),
-            proposed_value: short(proposed_value),
+            current_value: short(&current_value.unwrap_or_default()),
+            proposed_value: short(&proposed_value.unwrap_or_default()),
             tags: tags.iter().map(|(key, value)| (short(key), short(value))).collect(),
         }
     }
 }
 
-/// A reference that is not there is an empty one.
-impl From<details::FunctionResult> for FunctionResult {
+/// On the wire, what is empty was not given.
+impl From<details::FunctionResult> for ResultItem {
     fn from(result: details::FunctionResult) -> Self {
         let details::ResourceRef { api_version, kind, name, namespace } =
             result.resource_ref.unwrap_or_default();
+        let reference = ResourceRef { api_version, kind, name, namespace };
+        let given = |value: String| (!value.is_empty()).then_some(value);
         Self {
             message: result.message,
-            severity: result.severity,
-            resource_ref: resource_list::ResourceRef { api_version, kind, name, namespace },
-            field_path: result.field_path,
-            current_value: result.current_value,
-            proposed_value: result.proposed_value,
-            file_path: result.file_path,
-            file_index: result.file_index,
+            severity: given(result.severity).map(|severity| Severity::from(severity.as_str())),
+            resource_ref: (reference != ResourceRef::default()).then_some(reference),
+            field: given(result.field_path).map(|path| FieldRef {
+                path,
+                current_value: given(result.current_value),
+                proposed_value: given(result.proposed_value),
+            }),
+            file: given(result.file_path).map(|path| FileRef { path, index: result.file_index }),
             tags: result.tags.into_iter().collect(),
         }
     }
@@ -357,7 +340,7 @@ mod tests {
             image: "x:v1".into(),
             status: ExitStatus::from_raw(1 << 8),
             stderr: stderr("it\nbroke"),
-            results: vec![],
+            results: Results::default(),
         };
         let status = error.status();
         assert_eq!(status.code(), Code::Internal);
@@ -370,12 +353,12 @@ mod tests {
 
     #[test]
     fn a_status_fits_into_headers_whatever_the_function_wrote() {
-        let result = FunctionResult { message: "ü".repeat(5000), ..Default::default() };
+        let result = ResultItem { message: "ü".repeat(5000), ..Default::default() };
         let status = Error::FailedWithResults {
             image: "x:v1".into(),
             status: ExitStatus::from_raw(1 << 8),
             stderr: stderr(&"ä\n".repeat(200_000)),
-            results: vec![result; 1000],
+            results: Results(vec![result; 1000]),
         }
         .status();
         assert!(status.message().bytes().map(header_cost).sum::<usize>() <= MESSAGE_LIMIT);

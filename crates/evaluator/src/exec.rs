@@ -18,7 +18,7 @@ use tracing::{debug, info, warn};
 
 use loggia_process::{self as process, Command, Environment, Finished, Processes};
 
-use crate::{Answer, Call, Error, Evaluation, Evaluator, context, resource_list};
+use crate::{Answer, Call, Error, Evaluation, Evaluator, context};
 
 /// How often the file is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -162,7 +162,7 @@ fn outcome(call: &Call, finished: Finished) -> Result<Answer, Error> {
     if status.success() {
         return Ok(Answer { resource_list: stdout, log: stderr.bytes() });
     }
-    let results = resource_list::results(&stdout).unwrap_or_default();
+    let results = loggia_krm::sdk::results(&stdout).unwrap_or_default();
     Err(Error::Failed { image: call.image.clone(), status, stderr, results })
 }
 

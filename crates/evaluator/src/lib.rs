@@ -19,7 +19,6 @@ mod lifecycle;
 pub mod memory;
 mod multi;
 mod observe;
-pub mod resource_list;
 pub mod server;
 mod service;
 #[cfg(feature = "tls")]

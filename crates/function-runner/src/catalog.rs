@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use bytes::Bytes;
-use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator, resource_list};
+use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator};
 use loggia_functions::{Output, find};
 use loggia_process::Captured;
 use loggia_render::SchemaFolders;
@@ -45,7 +45,7 @@ impl Catalog {
         }
         let mut captured = Captured::new(stderr.len());
         captured.push(stderr.as_bytes());
-        let results = resource_list::results(&stdout).unwrap_or_default();
+        let results = loggia_krm::sdk::results(&stdout).unwrap_or_default();
         // The kernel keeps the exit code in the second byte.
         let status = ExitStatus::from_raw(exit_code << 8);
         Err(Error::Failed { image: image(), status, stderr: captured, results })

@@ -1,15 +1,14 @@
 //! What the originals are built on: how a program reads its list and writes it back.
 
 use loggia_krm::annotation::INDEX;
-use loggia_krm::{Resource, ResourceList, StreamOptions, Wrapping};
+use loggia_krm::{Resource, ResourceList, StreamOptions, Wrapping, sdk};
 use loggia_yaml::{
-    Document, EmitOptions, Fidelity, Kind, Node, Pair, ParseOptions, SequenceStyle, node_to_string_with,
-    parse_all_with, to_string,
+    Document, EmitOptions, Fidelity, Node, Pair, SequenceStyle, node_to_string_with, to_string,
 };
 
 use crate::failure::Failure;
 use crate::migration::{self, Spellings};
-use crate::object::{self, Object};
+use crate::object::Object;
 use crate::report;
 
 /// What a function's program is built on.
@@ -118,48 +117,12 @@ fn sort_items(list: &mut ResourceList) {
     });
 }
 
-fn read_single(stdin: &[u8]) -> Result<ResourceList, String> {
-    let documents = parse_all_with(stdin, ParseOptions::default())
-        .map_err(|error| format!("failed to parse input bytes: failed to parse input bytes: {error}"))?;
-    let roots: Vec<Node> = documents.into_iter().map(|document| document.root).collect();
-    if let Some(odd) = roots.iter().find(|root| !root.is_mapping()) {
-        let kind = go_kind(odd.kind());
-        return Err(format!(
-            "failed to parse input bytes: failed to extract objects: unhandled node kind {kind}"
-        ));
-    }
-    let count = roots.len();
-    let [root] = <[Node; 1]>::try_from(roots)
-        .map_err(|_| format!("failed to parse input bytes: expected exactly one object, got {count}"))?;
-    let kind = Object(&root).kind();
-    if kind != "ResourceList" {
-        return Err(format!("input was of unexpected kind {kind:?}; expected ResourceList"));
-    }
-    check_parts(&root)?;
-    let mut list = ResourceList::from_node(root);
+fn read_single(stdin: &[u8]) -> Result<ResourceList, sdk::Error> {
+    let mut list = ResourceList::from_node(sdk::read(stdin)?);
     list.wrapping = Some(Wrapping::default());
     list.function_config = list.function_config.filter(|config| !config.is_empty());
     read_results(&mut list);
     Ok(list)
-}
-
-fn check_parts(root: &Node) -> Result<(), String> {
-    if let Some(config) = object::get(root, "functionConfig").filter(|config| !config.is_mapping()) {
-        let found = variant(config.kind());
-        return Err(format!("failed when tried to get functionConfig: wrong type, got: {found}"));
-    }
-    let Some(items) = object::get(root, "items") else { return Ok(()) };
-    if !items.is_sequence() {
-        let found = variant(items.kind());
-        return Err(format!("failed when tried to get items: incorrect type, was {found}"));
-    }
-    match items.items().iter().find(|item| !item.is_mapping()) {
-        Some(odd) => {
-            let kind = go_kind(odd.kind());
-            Err(format!("failed to extract objects from items: unhandled node kind {kind}"))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Results of functions before are kept as a list, whatever their shape was.
@@ -172,25 +135,6 @@ fn read_results(list: &mut ResourceList) {
         report::sort_keys(&mut items);
         items
     });
-}
-
-/// How the SDK names what it did not expect.
-fn variant(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Mapping => "*internal.MapVariant",
-        Kind::Sequence => "*internal.SliceVariant",
-        Kind::Scalar | Kind::Alias => "*internal.scalarVariant",
-    }
-}
-
-/// go-yaml's number of a node kind.
-fn go_kind(kind: Kind) -> u8 {
-    match kind {
-        Kind::Sequence => 2,
-        Kind::Mapping => 4,
-        Kind::Scalar => 8,
-        Kind::Alias => 16,
-    }
 }
 
 fn write_single(list: &ResourceList) -> String {

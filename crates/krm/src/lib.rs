@@ -2,6 +2,7 @@
 //!
 //! - [`Resource`]: one object over its YAML tree, with [`annotation`] keys that record where it came from.
 //! - [`ResourceList`]: what a function reads and writes; [`Results`] is what it has to say.
+//! - [`sdk`]: a list as functions built on the Go SDK read it.
 //! - [`package`]: a folder, or a map of files in memory, read into resources and written back.
 //! - [`kptfile`]: the file that makes a folder a package: types, strict reading, checks, edits.
 //!
@@ -23,6 +24,7 @@
 //! | the patterns of package `db` | also for its sibling `db2` | for `db` |
 //! | the patterns `/` and `!` | a crash | no pattern |
 //! | an alias from one item of a list to another | refers to nothing once written | becomes a copy |
+//! | an alias for `items`, or for an item that the SDK reads | refused, or a crash | followed |
 //! | a list with empty documents beside it | not unwrapped | unwrapped |
 //! | an empty function config file | a crash | an error |
 //!
@@ -37,6 +39,8 @@ pub mod path;
 mod resource;
 mod resource_list;
 mod results;
+pub mod sdk;
+mod unmarshal;
 
 pub use document::{StreamError, StreamErrorKind};
 pub use kptfile::Kptfile;

@@ -85,7 +85,8 @@ impl ResourceList {
         let mut take = |key| root.remove(key).map(|pair| pair.value).map(expand_foreign_aliases);
         let function_config = take("functionConfig");
         let results = take("results");
-        let mut items = root.remove("items").map(|pair| pair.value).unwrap_or_default();
+        let items = root.remove("items").map(|pair| pair.value).unwrap_or_default();
+        let mut items = items.alias_target().cloned().unwrap_or(items);
         let items = items.items_mut().map(std::mem::take).unwrap_or_default();
         let items = items.into_iter().map(expand_foreign_aliases).map(Resource::new).collect();
         Self { wrapping: Some(wrapping), items, function_config, results, printed: String::new() }
@@ -298,6 +299,12 @@ results:
         let texts: Vec<String> =
             list.items.iter().map(|item| loggia_yaml::node_to_string(item.node())).collect();
         assert_eq!(texts, ["a: &x {k: 1}\n", "b: &x {k: 1}\nc: *x\n", "&y {d: 1}\n", "&y {d: 1}\n"]);
+    }
+
+    #[test]
+    fn items_that_are_an_alias_are_not_lost() {
+        let list = parse("kind: List\nmine: &x [{kind: A}]\nitems: *x\n");
+        assert_eq!(list.items.iter().map(Resource::kind).collect::<Vec<_>>(), ["A"]);
     }
 
     #[test]

@@ -297,7 +297,8 @@ fn readable(node: &Node) -> Node {
     node
 }
 
-fn value_text(value: &Node) -> Option<String> {
+/// A value of any type as text; YAML if it is not a scalar, and `None` for null.
+pub(crate) fn value_text(value: &Node) -> Option<String> {
     let value = follow(value);
     match value.scalar() {
         Some(_) if value.tag() == Tag::Null => None,

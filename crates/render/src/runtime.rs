@@ -15,11 +15,8 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use loggia_evaluator::resource_list::FunctionResult;
 use loggia_go::quote;
-use loggia_krm::{
-    FieldRef, FileRef, ResourceList, ResourceRef, ResultItem, Results, Severity, StreamOptions,
-};
+use loggia_krm::{ResourceList, Results, StreamOptions};
 
 pub use builtin::Builtin;
 pub use exec::Exec;
@@ -157,43 +154,9 @@ impl Outcome {
     }
 
     /// What a function left behind that failed elsewhere: of its list, only the results came along.
-    fn of_failure(results: Vec<ResultItem>, stderr: String, exit_code: i32) -> Self {
+    fn of_failure(results: &Results, stderr: String, exit_code: i32) -> Self {
         let mut list = ResourceList::default();
-        list.set_results(&Results(results));
+        list.set_results(results);
         Self { list, stderr, exit_code, said_nothing: false }
-    }
-}
-
-/// A result as evaluators know it; for them, what is empty was not given.
-fn result_item(result: FunctionResult) -> ResultItem {
-    let FunctionResult {
-        message,
-        severity,
-        resource_ref,
-        field_path,
-        current_value,
-        proposed_value,
-        file_path,
-        file_index,
-        tags,
-    } = result;
-    let given = |value: String| (!value.is_empty()).then_some(value);
-    let reference = ResourceRef {
-        api_version: resource_ref.api_version,
-        kind: resource_ref.kind,
-        name: resource_ref.name,
-        namespace: resource_ref.namespace,
-    };
-    ResultItem {
-        message,
-        severity: (!severity.is_empty()).then(|| Severity::from(severity.as_str())),
-        resource_ref: (reference != ResourceRef::default()).then_some(reference),
-        field: (!field_path.is_empty()).then(|| FieldRef {
-            path: field_path,
-            current_value: given(current_value),
-            proposed_value: given(proposed_value),
-        }),
-        file: (!file_path.is_empty()).then_some(FileRef { path: file_path, index: file_index }),
-        tags,
     }
 }

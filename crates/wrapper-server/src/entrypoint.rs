@@ -1,6 +1,7 @@
 //! The function of this container, as an evaluator.
 
-use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator, context, resource_list};
+use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator, context};
+use loggia_krm::{Severity, sdk};
 use loggia_process::{Command, Finished, Processes};
 use tracing::{debug, warn};
 
@@ -33,14 +34,14 @@ fn outcome(call: &Call, finished: Finished) -> Result<Answer, Error> {
     let Finished { status, stdout, stderr } = finished;
     let image = || call.image.clone();
     debug!(image = call.image, stdout = stdout.len(), "Evaluated");
-    let results = match resource_list::results(&stdout) {
+    let results = match sdk::results(&stdout) {
         Ok(results) => results,
         Err(source) => return Err(Error::InvalidOutput { image: image(), status, stderr, source }),
     };
     if !status.success() {
         return Err(Error::FailedWithResults { image: image(), status, stderr, results });
     }
-    let errors = results.iter().filter(|result| result.severity == "error").count();
+    let errors = results.0.iter().filter(|item| item.severity == Some(Severity::Error)).count();
     if errors > 0 {
         warn!(image = call.image, errors, "The function succeeded with results of severity error");
     }

@@ -7,6 +7,7 @@ use std::fmt;
 use loggia_yaml::{Kind, Node, Tag};
 
 use crate::resource::{follow, text};
+use crate::unmarshal::{self, misfit};
 
 /// What a value must be.
 #[derive(Clone, Copy)]
@@ -211,11 +212,7 @@ static FILE_REF: Record =
 pub(super) fn check(root: &Node) -> Result<(), String> {
     let mut problems = Vec::new();
     check_value(root, Shape::Record(&KPTFILE), &mut problems);
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("yaml: unmarshal errors:\n  {}", problems.join("\n  ")))
-    }
+    if problems.is_empty() { Ok(()) } else { Err(unmarshal::errors(&problems)) }
 }
 
 /// The schema nests only so deep, so this does not recurse further than it.
@@ -287,19 +284,6 @@ fn check_merged(value: &Node, shape: Shape, problems: &mut Vec<String>) {
         let plain = mapping.pairs().iter().filter(|pair| pair.key.tag() != Tag::Merge).cloned().collect();
         check_mapping(&plain, shape, problems);
     }
-}
-
-fn misfit(node: &Node, shape: Shape) -> String {
-    let tag = node.tag_text();
-    let value = match node.scalar() {
-        Some(text) if text.len() > 10 => {
-            let cut = (0..=7).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-            format!(" `{}...`", &text[..cut])
-        }
-        Some(text) => format!(" `{text}`"),
-        None => String::new(),
-    };
-    format!("line {}: cannot unmarshal {tag}{value} into {shape}", node.line())
 }
 
 /// The type as Go writes it.

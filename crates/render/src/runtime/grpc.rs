@@ -9,7 +9,7 @@ use loggia_evaluator::{Client, code_name};
 use loggia_go::quote;
 use tonic::{Code, Status};
 
-use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError, result_item};
+use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError};
 
 /// Runs functions by a function-runner. The connection is made on first use, shared by all calls, and made again
 /// when it broke.
@@ -83,9 +83,9 @@ impl Grpc {
         if let Some(details) = EvaluationError::of(status)
             && details.kind() == Kind::FunctionFailed
         {
-            let results = details.results.into_iter().map(|result| result_item(result.into())).collect();
+            let results = details.results.into_iter().map(Into::into).collect();
             let exit_code = details.exit_code.unwrap_or(-1);
-            return Ok(Outcome::of_failure(results, stderr_of(status.message()), exit_code));
+            return Ok(Outcome::of_failure(&results, stderr_of(status.message()), exit_code));
         }
         let (code, text) = (code_name(status.code()), status.message());
         let mut text = format!("func eval {} failed: rpc error: code = {code} desc = {text}", quote(image));

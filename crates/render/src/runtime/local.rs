@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loggia_evaluator::{self as evaluator, Error, Evaluator};
 use loggia_go::quote;
 
-use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError, exit_code, result_item};
+use super::{Call, FunctionRef, FunctionRuntime, Outcome, Running, RuntimeError, exit_code};
 
 /// Runs functions by an evaluator.
 #[derive(Clone, Debug)]
@@ -53,12 +53,11 @@ fn failure(function: &FunctionRef, error: Error) -> Result<Outcome, RuntimeError
     match error {
         Error::Failed { status, stderr, results, .. }
         | Error::FailedWithResults { status, stderr, results, .. } => {
-            let results = results.into_iter().map(result_item).collect();
             let mut stderr = stderr.text();
             if let Some(signal) = status.signal() {
                 stderr.push_str(&format!("ended by signal {signal}\n"));
             }
-            Ok(Outcome::of_failure(results, stderr, exit_code(status)))
+            Ok(Outcome::of_failure(&results, stderr, exit_code(status)))
         }
         Error::NotFound { asked, .. } => {
             let asked = if asked.is_empty() {
