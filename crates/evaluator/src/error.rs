@@ -3,12 +3,11 @@
 //! The texts are those that users of Porch know, to the letter; [`status`](Error::status) is the one
 //! place that picks a gRPC code. What we know beyond the text goes along as details.
 
-use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use bytes::Bytes;
-use loggia_go::quote;
+use loggia_go::{Exit, quote};
 use prost::Message as _;
 use tonic::{Code, Status};
 
@@ -71,10 +70,6 @@ pub enum Error {
     #[error("function {} could not be run: {reason}", quote(.image))]
     Defect { image: String, reason: String },
 }
-
-/// How a process ended, in the words of Go.
-#[derive(Clone, Copy, Debug)]
-pub struct Exit(pub ExitStatus);
 
 // === impl Error ===
 
@@ -332,54 +327,6 @@ impl From<details::FunctionResult> for FunctionResult {
     }
 }
 
-// === impl Exit ===
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0.code(), self.0.signal()) {
-            (Some(code), _) => write!(f, "exit status {code}"),
-            (None, Some(signal)) => {
-                match signal_name(signal) {
-                    Some(name) => write!(f, "signal: {name}")?,
-                    None => write!(f, "signal: signal {signal}")?,
-                }
-                if self.0.core_dumped() { f.write_str(" (core dumped)") } else { Ok(()) }
-            }
-            (None, None) => write!(f, "{}", self.0),
-        }
-    }
-}
-
-/// The signals that end a process, as Go names them.
-fn signal_name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
-        1 => "hangup",
-        2 => "interrupt",
-        3 => "quit",
-        4 => "illegal instruction",
-        5 => "trace/breakpoint trap",
-        6 => "aborted",
-        7 => "bus error",
-        8 => "floating point exception",
-        9 => "killed",
-        10 => "user defined signal 1",
-        11 => "segmentation fault",
-        12 => "user defined signal 2",
-        13 => "broken pipe",
-        14 => "alarm clock",
-        15 => "terminated",
-        16 => "stack fault",
-        24 => "CPU time limit exceeded",
-        25 => "file size limit exceeded",
-        26 => "virtual timer expired",
-        27 => "profiling timer expired",
-        29 => "I/O possible",
-        30 => "power failure",
-        31 => "bad system call",
-        _ => return None,
-    })
-}
-
 /// An error with all that it came from, each thing said once.
 pub fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -402,15 +349,6 @@ mod tests {
         let mut captured = Captured::new(1 << 20);
         captured.push(text.as_bytes());
         captured
-    }
-
-    #[test]
-    fn exits_are_told_in_gos_words() {
-        let told = |raw| Exit(ExitStatus::from_raw(raw)).to_string();
-        assert_eq!(told(3 << 8), "exit status 3");
-        assert_eq!(told(9), "signal: killed");
-        assert_eq!(told(11 | 0x80), "signal: segmentation fault (core dumped)");
-        assert_eq!(told(40), "signal: signal 40");
     }
 
     #[test]

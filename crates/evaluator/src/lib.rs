@@ -29,10 +29,11 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{CallError, Client};
-pub use error::{Error, Exit, causes, code_name};
+pub use error::{Error, causes, code_name};
 pub use evaluator::{Answer, Call, Evaluation, Evaluator};
 #[cfg(feature = "exec")]
 pub use exec::Exec;
 pub use lifecycle::{InFlight, Lifecycle, Phase};
+pub use loggia_go::Exit;
 pub use multi::Multi;
 pub use observe::{Ended, Observer};

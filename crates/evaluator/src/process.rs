@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+pub use loggia_go::errno_text;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
@@ -252,18 +253,4 @@ impl Drop for Running {
             }
         }
     }
-}
-
-/// The words that Go has for an error of the operating system.
-pub fn errno_text(error: &io::Error) -> String {
-    let text = match error.kind() {
-        io::ErrorKind::NotFound => "no such file or directory",
-        io::ErrorKind::PermissionDenied => "permission denied",
-        _ => {
-            let text = error.to_string();
-            let end = text.find(" (os error").unwrap_or(text.len());
-            return text[..end].to_lowercase();
-        }
-    };
-    text.to_owned()
 }
