@@ -47,7 +47,8 @@ fn main() -> ExitCode {
 
 fn configure() -> anyhow::Result<Config> {
     let flags = Flags::parse(std::env::args_os().skip(1))?;
-    klog::init(flags.log_level, flags.log_format()?);
+    let targets = klog::Targets { own: &["loggia", "function_runner"], muted: &["kube_runtime"] };
+    klog::init(flags.log_level, flags.log_format()?, targets);
     info!(version = env!("CARGO_PKG_VERSION"), "Loggia function-runner");
     Config::resolve(&flags, &Surroundings::here()?)
 }

@@ -3,6 +3,10 @@
 //! `I0314 15:09:26.535898       1 server.rs:42] Listening on :9445`
 //!
 //! Fields of the spans that surround an event stand at the end of its line.
+//!
+//! This is a [`Subscriber`] written by hand for one reason: `wrapper-server` is copied into every function pod
+//! and has a budget of 3 MiB, which tracing-subscriber's registry and formatters would exceed. The price is a
+//! lock around the fields of all spans.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,11 +31,22 @@ pub enum Format {
     Json,
 }
 
+/// Which events are logged, by the beginning of their target, which is the path of a module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Targets {
+    /// Logged up to the verbosity. Other targets, those of libraries, are logged from warnings on: below, they
+    /// log frames and wake-ups.
+    pub own: &'static [&'static str],
+    /// Not logged even if they warn, because their user reports the same in its own words.
+    pub muted: &'static [&'static str],
+}
+
 /// Writes events as lines on standard error.
 #[derive(Debug)]
 struct Klog {
     most_detailed: Level,
     format: Format,
+    targets: Targets,
     pid: u32,
     /// The fields of spans, as they stand in a line, and how many refer to each.
     spans: Mutex<HashMap<u64, (String, usize)>>,
@@ -43,21 +58,20 @@ thread_local! {
     static INSIDE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sends every event of this process to standard error. What a panic says may quote anything, so only its
-/// place is told.
+/// Logs the events of this process to standard error. The message of a panic may quote any input, so it is
+/// logged only if it is a constant of the program.
 ///
 /// `verbosity` is klog's: up to 2 shows errors, warnings and what happens in normal operation, 3 also
 /// health checks and other chatter, 4 and more everything.
-pub fn init(verbosity: i64, format: Format) {
+pub fn init(verbosity: i64, format: Format, targets: Targets) {
     let most_detailed = match verbosity {
         ..=2 => Level::INFO,
         3 => Level::DEBUG,
         _ => Level::TRACE,
     };
     // It fails only if a subscriber is set already, and then that one was meant to stay.
-    let _ = tracing::subscriber::set_global_default(Klog::new(most_detailed, format));
+    let _ = tracing::subscriber::set_global_default(Klog::new(most_detailed, format, targets));
     std::panic::set_hook(Box::new(|panic| {
-        // A text that is part of the program quotes nothing.
         let text = panic.payload().downcast_ref::<&'static str>().copied().unwrap_or("(not shown)");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "A panic: {text}");
@@ -67,9 +81,9 @@ pub fn init(verbosity: i64, format: Format) {
 // === impl Klog ===
 
 impl Klog {
-    fn new(most_detailed: Level, format: Format) -> Self {
+    fn new(most_detailed: Level, format: Format, targets: Targets) -> Self {
         let pid = std::process::id();
-        Self { most_detailed, format, pid, spans: Mutex::default(), last_span: AtomicU64::new(0) }
+        Self { most_detailed, format, targets, pid, spans: Mutex::default(), last_span: AtomicU64::new(0) }
     }
 
     fn spans(&self) -> MutexGuard<'_, HashMap<u64, (String, usize)>> {
@@ -98,24 +112,19 @@ impl Klog {
 
 impl Subscriber for Klog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // The libraries below speak of frames and wake-ups at these levels, not of what we do.
-        let ours = |target: &str| {
-            target.starts_with("loggia") || target.contains("_runner") || target.contains("_server")
-        };
         let level = metadata.level();
-        // Watches fail all the time, and whoever uses them says so in words of ours.
-        let told = metadata.target().starts_with("kube_runtime");
-        let loud = *level <= Level::WARN && metadata.is_event() && !told;
-        *level <= self.most_detailed && (loud || ours(metadata.target()))
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| metadata.target().starts_with(prefix));
+        let warns = *level <= Level::WARN && metadata.is_event() && !begins(self.targets.muted);
+        *level <= self.most_detailed && (warns || begins(self.targets.own))
     }
 
-    /// What is beyond it costs its caller one comparison.
+    /// Lets callers drop more detailed events after one comparison.
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(self.most_detailed.into())
     }
 
     fn event(&self, event: &Event<'_>) {
-        // A closed standard error leaves nobody to tell.
+        // A failure to write to standard error cannot be reported anywhere.
         let _ = std::io::stderr().write_all(self.line(event, SystemTime::now()).as_bytes());
     }
 
@@ -323,13 +332,13 @@ mod tests {
         assert_eq!(line.text, "{,\"msg\":\"a\\n\\\"b\\\"\\\\\\u0001ü\"");
     }
 
-    /// Keeps the lines that it would write.
-    struct Kept {
+    /// Collects the lines that it would write.
+    struct Collector {
         klog: Klog,
         lines: Arc<Mutex<Vec<String>>>,
     }
 
-    impl Subscriber for Kept {
+    impl Subscriber for Collector {
         fn enabled(&self, metadata: &Metadata<'_>) -> bool {
             self.klog.enabled(metadata)
         }
@@ -361,8 +370,10 @@ mod tests {
 
     fn lines(format: Format) -> Vec<String> {
         let lines = Arc::new(Mutex::default());
-        let kept = Kept { klog: Klog::new(Level::INFO, format), lines: Arc::clone(&lines) };
-        tracing::subscriber::with_default(kept, || {
+        let targets = Targets { own: &["loggia_go"], muted: &["noisy"] };
+        let collector =
+            Collector { klog: Klog::new(Level::INFO, format, targets), lines: Arc::clone(&lines) };
+        tracing::subscriber::with_default(collector, || {
             let span = tracing::info_span!("call", call = "ab12");
             let again = span.clone();
             span.in_scope(|| tracing::info!(image = "x:v1", "Evaluated"));
@@ -371,6 +382,9 @@ mod tests {
             drop(again);
             tracing::info!("Alone");
             tracing::debug!("Too much");
+            tracing::info!(target: "library", "Too much");
+            tracing::warn!(target: "library::part", "Loud");
+            tracing::warn!(target: "noisy::part", "Muted");
         });
         let lines = lines.lock().unwrap();
         lines
@@ -380,15 +394,21 @@ mod tests {
     }
 
     #[test]
-    fn every_line_inside_a_span_has_its_fields() {
-        let expected =
-            ["] Evaluated image=x:v1 call=ab12\n", "] Done call=ab12\n", "no spans are left", "] Alone\n"];
+    fn every_line_inside_a_span_has_its_fields_and_libraries_only_warn() {
+        let expected = [
+            "] Evaluated image=x:v1 call=ab12\n",
+            "] Done call=ab12\n",
+            "no spans are left",
+            "] Alone\n",
+            "] Loud\n",
+        ];
         assert_eq!(lines(Format::Text), expected);
         let expected = [
             "\"msg\":\"Evaluated\",\"image\":\"x:v1\",\"call\":\"ab12\"}\n",
             "\"msg\":\"Done\",\"call\":\"ab12\"}\n",
             "no spans are left",
             "\"msg\":\"Alone\"}\n",
+            "\"msg\":\"Loud\"}\n",
         ];
         assert_eq!(lines(Format::Json), expected);
     }

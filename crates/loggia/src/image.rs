@@ -102,7 +102,8 @@ impl Inspect {
             verbose,
         } = self;
         if *verbose {
-            loggia_go::klog::init(4, loggia_go::klog::Format::Text);
+            let targets = loggia_go::klog::Targets { own: &["loggia"], muted: &[] };
+            loggia_go::klog::init(4, loggia_go::klog::Format::Text, targets);
         }
         let image = loggia_registry::with_default_prefix(default_image_prefix, image);
         let registry = image.parse::<Reference>().map(|reference| reference.registry().to_owned());

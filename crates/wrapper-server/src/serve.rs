@@ -48,7 +48,8 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    klog::init(config.verbosity, klog::Format::Text);
+    let targets = klog::Targets { own: &["loggia", "wrapper_server"], muted: &[] };
+    klog::init(config.verbosity, klog::Format::Text, targets);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(run(config))) {
         Ok(()) => ExitCode::SUCCESS,
