@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 mod support;
 
-use support::{Functions, Server, evaluate, output, runner};
+use support::{Called as _, Functions, Server, evaluate, output, runner};
 
 fn fails(command: &mut Command) -> (Option<i32>, String) {
     let (code, stdout, stderr) = output(command);

@@ -8,7 +8,7 @@ use tonic::Code;
 
 mod support;
 
-use support::{Functions, PATIENCE, Server, children_of, evaluate, eventually};
+use support::{Called as _, Functions, PATIENCE, Server, children_of, evaluate, eventually};
 
 /// Starts so many calls of one function and waits until all of them run.
 async fn calls(

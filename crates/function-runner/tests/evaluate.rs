@@ -13,7 +13,9 @@ use tonic::Code;
 
 mod support;
 
-use support::{Functions, PATIENCE, children_of, details, evaluate, eventually, is_running, noted, runner};
+use support::{
+    Called as _, Functions, PATIENCE, children_of, details, evaluate, eventually, is_running, noted, runner,
+};
 
 const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  \
                     metadata:\n    name: a\n";

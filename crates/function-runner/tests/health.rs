@@ -13,7 +13,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 mod support;
 
-use support::{Functions, Server, evaluate, output, runner, tool};
+use support::{Called as _, Functions, Server, evaluate, output, runner, tool};
 
 fn health(server: &Server) -> HealthClient<Channel> {
     HealthClient::new(Endpoint::from_shared(format!("http://{}", server.address())).unwrap().connect_lazy())

@@ -8,7 +8,7 @@ use tonic::Code;
 
 mod support;
 
-use support::{Functions, children_of, evaluate, eventually};
+use support::{Called as _, Functions, children_of, evaluate, eventually};
 
 const ITEM: &str = "- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n";
 

@@ -24,15 +24,10 @@ use prost::Message as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-#[path = "support/authority.rs"]
-mod authority;
-#[path = "support/receiver.rs"]
-mod receiver;
 mod support;
 
-use authority::Authority;
-use receiver::Received;
-use support::{Functions, Server, evaluate, eventually, output};
+use support::receiver::{self, Received};
+use support::{Authority, Called as _, Functions, Server, evaluate, eventually, output};
 
 /// A collector that keeps every push, and the `x-key` it came with.
 #[derive(Clone, Default)]

@@ -14,7 +14,7 @@ use tonic::transport::Endpoint;
 
 mod support;
 
-use support::{Functions, Server, details, evaluate, output, runner};
+use support::{Called as _, Functions, Server, details, evaluate, output, runner};
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"spec":{"type":"object","required":["wheels"]}}}"#;
 

@@ -15,7 +15,7 @@ use tonic::Code;
 
 mod support;
 
-use support::{Functions, Server, children_of, evaluate, eventually};
+use support::{Called as _, Functions, Server, children_of, evaluate, eventually};
 
 const CONCURRENCY: usize = 64;
 

@@ -11,7 +11,7 @@ use tonic::Code;
 
 mod support;
 
-use support::{Functions, Server, evaluate, eventually, output, program, runner};
+use support::{Called as _, Functions, Server, evaluate, eventually, output, program, runner};
 
 /// An answer of the metrics port: status line and headers, and the body.
 fn request(address: &str, method: &str, path: &str) -> (String, String) {

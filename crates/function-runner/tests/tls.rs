@@ -11,12 +11,9 @@ use loggia_evaluator::connection::Connection;
 use loggia_evaluator::tls::ClientFiles;
 use tonic::Code;
 
-#[path = "support/authority.rs"]
-mod authority;
 mod support;
 
-use authority::Authority;
-use support::{Server, evaluate, eventually, output, program, runner};
+use support::{Authority, Called as _, Server, evaluate, eventually, output, program, runner};
 
 fn serve(authority: &Authority, more: &[String]) -> Server {
     let (cert, key) = authority.server();

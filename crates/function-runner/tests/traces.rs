@@ -21,12 +21,10 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use prost::Message as _;
 use tonic::transport::Endpoint;
 
-#[path = "support/receiver.rs"]
-mod receiver;
 mod support;
 
-use receiver::Received;
-use support::{Functions, Server, eventually};
+use support::receiver::{self, Received};
+use support::{Called as _, Functions, Server, eventually};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";

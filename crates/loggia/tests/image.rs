@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
-#[path = "../../registry/tests/registry/support/mod.rs"]
-mod support;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -17,11 +14,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use support::certificate::Authority;
-use support::http::{Reply, Stub};
-use support::image::Image;
-use support::installed;
-use support::server::{PASSWORD, Registry, Setup, USER};
+use loggia_testing::registry::certificate::Authority;
+use loggia_testing::registry::http::{Reply, Stub};
+use loggia_testing::registry::image::Image;
+use loggia_testing::registry::installed;
+use loggia_testing::registry::server::{PASSWORD, Registry, Setup, USER};
 
 /// Exit code, standard output and standard error.
 fn inspect(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {

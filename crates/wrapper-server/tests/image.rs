@@ -7,10 +7,9 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
-#[path = "../../function-runner/tests/support/mod.rs"]
 mod support;
 
-use support::{Server, evaluate, output, wrapper};
+use support::{Called as _, Server, evaluate, output, wrapper};
 
 /// The program under another name.
 fn called(name: &str) -> (tempfile::TempDir, PathBuf) {

@@ -12,11 +12,10 @@ use bytes::Bytes;
 use loggia_evaluator::wire::details::evaluation_error::Kind;
 use tonic::Code;
 
-#[path = "../../function-runner/tests/support/mod.rs"]
 mod support;
 
 use Verdict::{Invalid, List};
-use support::{Server, details, evaluate, wrapper};
+use support::{Called as _, Server, details, evaluate, wrapper};
 
 /// A function's output, and what is to be thought of it.
 struct Case {

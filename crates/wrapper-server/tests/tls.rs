@@ -13,13 +13,9 @@ use loggia_evaluator::tls::{ClientFiles, ClientTls};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use tonic::Code;
 
-#[path = "../../function-runner/tests/support/authority.rs"]
-mod authority;
-#[path = "../../function-runner/tests/support/mod.rs"]
 mod support;
 
-use authority::Authority;
-use support::{Server, evaluate, output, wrapper};
+use support::{Authority, Called as _, Server, evaluate, output, wrapper};
 
 const LIST: &str = "kind: ResourceList\nitems: []\n";
 

@@ -7,14 +7,11 @@ use loggia_e2e::{address, is_ready, wrapper_image};
 use loggia_evaluator::Client;
 use loggia_evaluator::connection::Connection;
 use loggia_evaluator::tls::{ClientFiles, ClientTls};
+use loggia_testing::Authority;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use serde_json::json;
 use tonic::Code;
 
-#[path = "../../../crates/function-runner/tests/support/authority.rs"]
-mod authority;
-
-use self::authority::Authority;
 use crate::support::{PATIENCE, World, call, list, name, pod_of, until};
 use crate::templates::{self, config_map, template};
 

@@ -1,7 +1,5 @@
 //! A collector that is spoken to over HTTP.
 
-#![allow(unreachable_pub, reason = "it is part of several test files")]
-
 use std::io::{Read, Write};
 use std::net::TcpListener;
 

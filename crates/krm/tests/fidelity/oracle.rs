@@ -1,24 +1,21 @@
 //! The original, as a program to ask: `e2e/oracle/krm`, where it is built.
 
-#[path = "../../../yaml/tests/fidelity/oracle/process.rs"]
-mod process;
-
 use crate::question::Answer;
 
 /// A running oracle. It ends with its standard input.
-pub(crate) struct Oracle(process::Oracle);
+pub(crate) struct Oracle(loggia_testing::Oracle);
 
 impl Oracle {
     /// The oracle, or none with a line that says so.
     pub(crate) fn start() -> Option<Self> {
-        process::Oracle::launch("LOGGIA_KRM_ORACLE", "krm-oracle", "e2e/oracle/krm").map(Self)
+        loggia_testing::Oracle::launch("LOGGIA_KRM_ORACLE", "krm-oracle", "e2e/oracle/krm").map(Self)
     }
 
     pub(crate) fn ask(&mut self, mode: &str, texts: &[&[u8]]) -> Answer {
         match self.0.ask(mode, texts) {
-            process::Answer::Text(body) => Answer::Text(String::from_utf8_lossy(&body).into_owned()),
-            process::Answer::Error(text) => Answer::Error(text),
-            process::Answer::Panic(text) => Answer::Panic(text),
+            loggia_testing::Answer::Text(body) => Answer::Text(String::from_utf8_lossy(&body).into_owned()),
+            loggia_testing::Answer::Error(text) => Answer::Error(text),
+            loggia_testing::Answer::Panic(text) => Answer::Panic(text),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::compare::Report;
-use crate::oracle::{Answer, Oracle};
+use crate::oracle::{self, Answer};
 use crate::subject;
 
 /// Every YAML text below `../shared/conformance`, or none with a line that says so.
@@ -34,7 +34,7 @@ fn texts() -> Option<Vec<(PathBuf, Vec<u8>)>> {
 
 #[test]
 fn conformance_files_give_the_same_nodes_and_bytes() {
-    let (Some(texts), Some(mut oracle)) = (texts(), Oracle::start()) else { return };
+    let (Some(texts), Some(mut oracle)) = (texts(), oracle::start()) else { return };
     let mut report = Report::new("conformance files");
     for (_, text) in &texts {
         for mode in ["nodes:compact", "nodes:wide", "dump", "seqindent"] {
@@ -46,7 +46,7 @@ fn conformance_files_give_the_same_nodes_and_bytes() {
 
 #[test]
 fn conformance_files_come_back_from_a_package_round_trip_as_from_kyaml() {
-    let (Some(texts), Some(mut oracle)) = (texts(), Oracle::start()) else { return };
+    let (Some(texts), Some(mut oracle)) = (texts(), oracle::start()) else { return };
     let mut report = Report::new("conformance round trips");
     for (_, text) in &texts {
         let answer = oracle.ask("roundtrip", &[text]);

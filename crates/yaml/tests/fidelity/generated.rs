@@ -3,7 +3,7 @@
 use crate::compare::Report;
 use crate::generator::{Kind, document};
 use crate::mutator::mutate;
-use crate::oracle::{Answer, Oracle};
+use crate::oracle::{self, Answer};
 use crate::random::Random;
 use crate::{cases, setting};
 
@@ -16,7 +16,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 fn compare_documents(name: &'static str, kind: Kind) {
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::new(name);
     for seed in seeds() {
         let text = document(kind, seed);
@@ -42,7 +42,7 @@ fn short_lines_thrown_together_give_the_same_nodes_and_bytes() {
 
 #[test]
 fn generated_documents_decode_to_the_same_values_or_are_rejected_alike() {
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::of_verdicts("decoded values");
     for seed in seeds() {
         for kind in [Kind::Manifest, Kind::Wild, Kind::Lines] {
@@ -59,7 +59,7 @@ fn generated_documents_decode_to_the_same_values_or_are_rejected_alike() {
 
 #[test]
 fn mutated_documents_are_accepted_and_rejected_alike_with_the_same_message() {
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::new("mutated documents");
     for seed in seeds() {
         let mut random = Random::new(seed ^ 0x006d_7574_6174_6564);
@@ -74,7 +74,7 @@ fn mutated_documents_are_accepted_and_rejected_alike_with_the_same_message() {
 
 #[test]
 fn the_sequence_style_of_generated_documents_is_detected_alike() {
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::new("sequence styles");
     for seed in seeds() {
         for kind in [Kind::Manifest, Kind::Wild] {
@@ -89,7 +89,7 @@ fn the_sequence_style_of_generated_documents_is_detected_alike() {
 #[test]
 fn texts_of_a_fuzzing_corpus_give_the_same_nodes_and_bytes() {
     let Some(folder) = std::env::var_os("LOGGIA_YAML_CORPUS") else { return };
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::new("fuzzing corpus");
     let mut garbled = Report::new("fuzzing corpus not UTF-8");
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -6,9 +6,8 @@
 use crate::compare::Report;
 use crate::generator::{Kind, document};
 use crate::mutator::mutate;
-use crate::oracle::Oracle;
 use crate::random::Random;
-use crate::{recording, scalars};
+use crate::{oracle, recording, scalars};
 
 const DOCUMENTS: &str = "documents.cases";
 const MUTATED: &str = "mutated.cases";
@@ -58,7 +57,7 @@ fn recorded_maps_of_strings_are_marshalled_alike() {
 #[test]
 #[ignore = "writes the recordings; run it by name with the oracle built"]
 fn record() {
-    let mut oracle = Oracle::start().expect("the oracle is built");
+    let mut oracle = oracle::start().expect("the oracle is built");
     let documents: Vec<_> = (0..200)
         .flat_map(|n| [Kind::Manifest, Kind::Wild, Kind::Lines].map(|kind| document(kind, FIRST_SEED + n)))
         .map(|text| vec![text.into_bytes()])

@@ -1,7 +1,7 @@
 //! Strings that no file held: how they are quoted, by value and by place.
 
 use crate::compare::Report;
-use crate::oracle::Oracle;
+use crate::oracle;
 use crate::random::Random;
 
 /// Strings whose quoting is a question; mostly the table of the YAML specification of this project and its neighbours.
@@ -127,7 +127,7 @@ fn doubtful_plain(random: &mut Random) -> String {
 
 #[test]
 fn plain_scalars_mean_the_same() {
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::new("plain scalars");
     let mut random = Random::new(crate::setting("LOGGIA_YAML_SEED", 0) ^ 99);
     for _ in 0..5 * crate::cases() {
@@ -140,7 +140,7 @@ fn plain_scalars_mean_the_same() {
 
 #[test]
 fn tagged_scalars_mean_the_same() {
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::new("tagged scalars");
     let mut random = Random::new(crate::setting("LOGGIA_YAML_SEED", 0) ^ 100);
     for _ in 0..crate::cases() {
@@ -157,7 +157,7 @@ fn tagged_scalars_mean_the_same() {
 
 #[test]
 fn scalars_are_quoted_alike_wherever_they_stand() {
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::new("scalars by place");
     for value in values() {
         modes().iter().for_each(|mode| report.ask(&mut oracle, mode, &[&value]));
@@ -167,7 +167,7 @@ fn scalars_are_quoted_alike_wherever_they_stand() {
 
 #[test]
 fn strings_put_by_a_setter_are_quoted_alike() {
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::new("strings set");
     for value in values() {
         let texts = setting(&value);
@@ -184,7 +184,7 @@ fn strings_put_by_a_setter_are_quoted_alike() {
 
 #[test]
 fn maps_of_strings_are_marshalled_alike() {
-    let Some(mut oracle) = Oracle::start() else { return };
+    let Some(mut oracle) = oracle::start() else { return };
     let mut report = Report::new("maps of strings");
     let values = values();
     for value in &values {

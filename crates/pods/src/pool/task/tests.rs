@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
 use loggia_evaluator::tls::{ClientFiles, ClientTls, ServerFiles};
 use loggia_registry::Images;
+use loggia_testing::Authority;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -26,10 +27,6 @@ use crate::template::Template;
 use crate::templates::Templates;
 use crate::watch::News;
 use crate::{PodTls, Settings};
-
-#[path = "../../../../function-runner/tests/support/authority.rs"]
-mod authority;
-use authority::Authority;
 
 /// Nobody listens there, so nothing can be started.
 const IMAGE: &str = "127.0.0.1:1/f:v1";

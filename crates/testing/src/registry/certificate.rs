@@ -5,8 +5,15 @@ use std::path::{Path, PathBuf};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// An authority that signs certificates.
+#[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Authority {

@@ -21,16 +21,16 @@ const HASH: &str = "$2y$05$abcdefghijklmnopqrstuuS3ndWX.EFgzLWDxAQ5FvqFZUC3QoytO
 const NEW_HASH: &str = "$2y$05$abcdefghijklmnopqrstuukcRHG8C9DYaT6KTtrItokIC35ByhFf6";
 
 /// A running registry; dropped, it is killed.
+#[derive(Debug)]
 pub struct Registry {
     process: Child,
     folder: TempDir,
     pub port: u16,
-    tls: bool,
     creds: Option<String>,
 }
 
 /// How a registry is set up.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Setup<'a> {
     /// Serve over TLS with a certificate of this authority.
     pub tls: Option<&'a Authority>,
@@ -80,7 +80,7 @@ impl Registry {
         fs::write(path("config.yml"), config).unwrap();
         let process = serve(folder.path());
         let creds = (setup.password || setup.tokens.is_some()).then(|| format!("{USER}:{PASSWORD}"));
-        let registry = Self { process, folder, port, tls: setup.tls.is_some(), creds };
+        let registry = Self { process, folder, port, creds };
         registry.wait();
         registry
     }

@@ -7,7 +7,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 /// An image to be pushed.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Image {
     /// What the config says is run, `null` where nothing.
     pub run: Value,

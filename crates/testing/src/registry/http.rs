@@ -41,6 +41,7 @@ pub enum Reply {
 }
 
 /// A server on loopback that ends when it is dropped.
+#[derive(Debug)]
 pub struct Stub {
     pub port: u16,
     pub seen: Arc<Mutex<Vec<Request>>>,

@@ -1,13 +1,12 @@
 //! Certificates for tests.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
-
 use std::fs;
 use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 /// An authority, and the folder where it puts what it signs.
+#[derive(Debug)]
 pub struct Authority {
     folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,

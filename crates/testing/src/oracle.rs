@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// What the original made of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub enum Answer {
     Text(Vec<u8>),
     Error(String),
     /// It panicked; nothing to hold anyone against.
@@ -15,14 +15,14 @@ pub(crate) enum Answer {
 
 /// A running oracle. It ends with its standard input.
 #[derive(Debug)]
-pub(crate) struct Oracle {
+pub struct Oracle {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 /// Where the tests' set-up keeps what is not part of the repository.
-pub(crate) fn cache() -> PathBuf {
+pub fn cache() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
@@ -33,7 +33,7 @@ pub(crate) fn cache() -> PathBuf {
 impl Oracle {
     /// The program of this name in the cache, or the one that the variable names; none, with a line that says so, if
     /// it is not built in its folder.
-    pub(crate) fn launch(variable: &str, program: &str, folder: &str) -> Option<Self> {
+    pub fn launch(variable: &str, program: &str, folder: &str) -> Option<Self> {
         let program =
             std::env::var_os(variable).map_or_else(|| cache().join("oracle").join(program), PathBuf::from);
         let spawned = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -49,7 +49,7 @@ impl Oracle {
     }
 
     /// Asks one question: a mode with its arguments (`nodes:wide`) about some texts.
-    pub(crate) fn ask(&mut self, mode: &str, texts: &[&[u8]]) -> Answer {
+    pub fn ask(&mut self, mode: &str, texts: &[&[u8]]) -> Answer {
         let input = self.input.as_mut().expect("stdin is open until drop");
         let mut frame = mode.as_bytes().to_vec();
         for text in texts {

@@ -20,6 +20,7 @@ const LIFE: u64 = 300;
 pub const IDENTITY_TOKEN: &str = "canary-identity-3Kd";
 
 /// Issues tokens to [`USER`], to bearers of [`IDENTITY_TOKEN`], and to anybody for repositories `public/…`.
+#[derive(Debug)]
 pub struct Issuer {
     pub stub: Stub,
     certificate: String,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use super::http::{Reply, Request, Stub};
 
 /// Passes requests on to a registry in the clear, except for those that it is told to spoil.
+#[allow(missing_debug_implementations, reason = "it holds a closure")]
 pub struct Proxy {
     pub stub: Stub,
     faults: Arc<Mutex<VecDeque<Reply>>>,
