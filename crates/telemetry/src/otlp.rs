@@ -224,89 +224,130 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use prometheus_client::encoding::EncodeLabelSet;
+    use prometheus_client::metrics::counter::{ConstCounter, Counter};
+    use prometheus_client::metrics::family::Family;
+    use prometheus_client::metrics::gauge::{ConstGauge, Gauge as GaugeMetric};
+    use prometheus_client::metrics::histogram::Histogram as HistogramMetric;
+    use prometheus_client::registry::Registry;
+
     use super::*;
 
     const TIMES: Times = Times { start: 1, now: 2 };
 
-    fn values(metric: &Metric) -> Vec<(String, Value)> {
-        let points = match metric.data.as_ref().unwrap() {
-            Data::Sum(sum) => &sum.data_points,
-            Data::Gauge(gauge) => &gauge.data_points,
+    #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+    struct Labels {
+        x: &'static str,
+        code: i32,
+    }
+
+    /// What is sent of a registry: a line for each metric, then one for each of its points, sorted by labels.
+    fn sent(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        metrics(&text, TIMES).iter().map(shown).collect()
+    }
+
+    fn shown(metric: &Metric) -> String {
+        let Metric { name, description, unit, metadata, data } = metric;
+        assert!(metadata.is_empty());
+        let (kind, mut points) = match data.as_ref().unwrap() {
+            Data::Gauge(gauge) => {
+                ("gauge".to_owned(), gauge.data_points.iter().map(number).collect::<Vec<_>>())
+            }
+            Data::Sum(sum) => {
+                let kind = format!("sum {:?} monotonic={}", sum.aggregation_temporality(), sum.is_monotonic);
+                (kind, sum.data_points.iter().map(number).collect())
+            }
+            Data::Histogram(histogram) => {
+                let kind = format!("histogram {:?}", histogram.aggregation_temporality());
+                (kind, histogram.data_points.iter().map(distribution).collect())
+            }
             other => panic!("{other:?}"),
         };
-        points.iter().map(|point| (labels(&point.attributes), point.value.unwrap())).collect()
+        points.sort();
+        let mut text = format!("{name} [{unit}] {kind}: {description}\n");
+        points.iter().for_each(|point| writeln!(text, "  {point}").unwrap());
+        text
+    }
+
+    fn number(point: &NumberDataPoint) -> String {
+        let NumberDataPoint { attributes, start_time_unix_nano, time_unix_nano, exemplars, flags, value } =
+            point;
+        assert!(exemplars.is_empty() && *flags == 0);
+        format!("{{{}}} {start_time_unix_nano}..{time_unix_nano} {:?}", labels(attributes), value.unwrap())
+    }
+
+    fn distribution(point: &HistogramDataPoint) -> String {
+        let HistogramDataPoint { attributes, start_time_unix_nano, time_unix_nano, count, sum, .. } = point;
+        let HistogramDataPoint { bucket_counts, explicit_bounds, exemplars, flags, min, max, .. } = point;
+        assert!(exemplars.is_empty() && *flags == 0 && min.is_none() && max.is_none());
+        let (labels, sum) = (labels(attributes), sum.unwrap());
+        format!(
+            "{{{labels}}} {start_time_unix_nano}..{time_unix_nano} {count} {sum} {bucket_counts:?} {explicit_bounds:?}"
+        )
     }
 
     fn labels(attributes: &[KeyValue]) -> String {
         let shown = |pair: &KeyValue| match pair.value.as_ref().unwrap().value.as_ref().unwrap() {
-            AttributeValue::StringValue(value) => format!("{}={value};", pair.key),
+            AttributeValue::StringValue(value) => format!("{}={value:?}", pair.key),
             other => panic!("{other:?}"),
         };
-        attributes.iter().map(shown).collect()
+        attributes.iter().map(shown).collect::<Vec<_>>().join(",")
     }
 
     #[test]
-    fn counters_are_sums_and_gauges_are_gauges_with_their_labels_as_they_were() {
-        let text = concat!(
-            "# HELP a What happened.\n# TYPE a counter\n",
-            "a_total{x=\"1\",y=\"} \\\"q\\\" \\\\ \\n,z=\"} 3\na_total{x=\"\",y=\"ä\"} 4\n",
-            "# HELP used_bytes Memory.\n# TYPE used_bytes gauge\nused_bytes -5\n",
-            "# HELP cpu_seconds Time.\n# TYPE cpu_seconds counter\ncpu_seconds_total 2.0\n",
-            "# HELP none Nothing.\n# TYPE none gauge\n# EOF\n",
-        );
-        let found = metrics(text, TIMES);
-        let shown: Vec<_> =
-            found.iter().map(|m| (m.name.as_str(), m.unit.as_str(), m.description.as_str())).collect();
-        let expected = [
-            ("a_total", "", "What happened."),
-            ("used_bytes", "By", "Memory."),
-            ("cpu_seconds_total", "s", "Time."),
-        ];
-        assert_eq!(shown, expected);
-        let a = [
-            ("x=1;y=} \"q\" \\ \n,z=;".to_owned(), Value::AsInt(3)),
-            ("x=;y=ä;".to_owned(), Value::AsInt(4)),
-        ];
-        assert_eq!(values(&found[0]), a);
-        assert_eq!(values(&found[1]), [(String::new(), Value::AsInt(-5))]);
-        // A figure that may have a fraction is one also when it has none.
-        assert_eq!(values(&found[2]), [(String::new(), Value::AsDouble(2.0))]);
-        let Some(Data::Sum(sum)) = &found[0].data else { panic!("{found:?}") };
-        assert!(sum.is_monotonic && sum.aggregation_temporality == CUMULATIVE);
-        assert_eq!((sum.data_points[0].start_time_unix_nano, sum.data_points[0].time_unix_nano), (1, 2));
-    }
-
-    #[test]
-    fn a_bucket_holds_what_is_in_no_smaller_one() {
-        let lines = |label: &str, comma: &str, counts: [u64; 3]| {
-            let [one, two, all] = counts;
-            format!(
-                "t_seconds_sum{{{label}}} 7.5\nt_seconds_count{{{label}}} {all}\n\
-                 t_seconds_bucket{{le=\"0.5\"{comma}{label}}} {one}\n\
-                 t_seconds_bucket{{le=\"1.0\"{comma}{label}}} {two}\n\
-                 t_seconds_bucket{{le=\"+Inf\"{comma}{label}}} {all}\n"
-            )
-        };
-        let text = format!(
-            "# HELP t_seconds Time.\n# TYPE t_seconds histogram\n{}{}# EOF\n",
-            lines("image=\"a\"", ",", [1, 3, 6]),
-            lines("image=\"b\"", ",", [0, 0, 2]),
-        );
-        let found = metrics(&text, TIMES);
-        let [Metric { data: Some(Data::Histogram(histogram)), .. }] = &*found else { panic!("{found:?}") };
-        let points: Vec<_> = histogram
-            .data_points
-            .iter()
-            .map(|point| {
-                assert_eq!(point.explicit_bounds, [0.5, 1.0]);
-                (labels(&point.attributes), point.count, point.sum, point.bucket_counts.clone())
-            })
-            .collect();
-        let expected = [
-            ("image=a;".to_owned(), 6, Some(7.5), vec![1, 2, 3]),
-            ("image=b;".to_owned(), 2, Some(7.5), vec![0, 0, 2]),
-        ];
-        assert_eq!(points, expected);
-        assert_eq!(histogram.aggregation_temporality, CUMULATIVE);
+    fn a_registry_is_sent_with_its_names_units_labels_and_buckets() {
+        let mut registry = Registry::default();
+        let calls: Family<Labels, Counter> = Family::default();
+        calls.get_or_create(&Labels { x: "} \"q\" \\ \n,z=", code: -1 }).inc_by(3);
+        calls.get_or_create(&Labels { x: "", code: 0 }).inc_by(4);
+        calls.get_or_create(&Labels { x: "ä", code: 16 });
+        registry.register("calls", "What happened", calls);
+        // Seconds may have a fraction, so they are sent as if they had one also when they have none.
+        registry.register("cpu_seconds", "Time", ConstCounter::new(2.0));
+        let used = GaugeMetric::<i64>::default();
+        used.set(-5);
+        registry.register("used_bytes", "Memory", used);
+        registry.register("start_time_seconds", "When", ConstGauge::new(1.75e9));
+        registry.register("share", "A part", ConstGauge::new(0.25));
+        let build: Family<Labels, GaugeMetric> = Family::default();
+        build.get_or_create(&Labels { x: "1.2.3", code: 0 }).set(1);
+        registry.register("build_info", "Which version", build);
+        registry.register("never", "Nothing yet", Family::<Labels, Counter>::default());
+        let bounds = || HistogramMetric::new([0.5, 1.0, 2.5]);
+        let took = Family::<Labels, HistogramMetric>::new_with_constructor(bounds);
+        for value in [0.5, 0.75, 1.0, 7.0, 8.25] {
+            took.get_or_create(&Labels { x: "a", code: 0 }).observe(value);
+        }
+        took.get_or_create(&Labels { x: "b", code: 0 });
+        registry.register("took_seconds", "How long", took);
+        let pause = HistogramMetric::new([10.0]);
+        pause.observe(1.5);
+        registry.register("pause_milliseconds", "How long alone", pause);
+        let expected = r#"
+calls_total [] sum Cumulative monotonic=true: What happened.
+  {x="",code="0"} 1..2 AsInt(4)
+  {x="} \"q\" \\ \n,z=",code="-1"} 1..2 AsInt(3)
+  {x="ä",code="16"} 1..2 AsInt(0)
+cpu_seconds_total [s] sum Cumulative monotonic=true: Time.
+  {} 1..2 AsDouble(2.0)
+used_bytes [By] gauge: Memory.
+  {} 1..2 AsInt(-5)
+start_time_seconds [s] gauge: When.
+  {} 1..2 AsDouble(1750000000.0)
+share [] gauge: A part.
+  {} 1..2 AsDouble(0.25)
+build_info [] gauge: Which version.
+  {x="1.2.3",code="0"} 1..2 AsInt(1)
+took_seconds [s] histogram Cumulative: How long.
+  {x="a",code="0"} 1..2 5 17.5 [1, 2, 0, 2] [0.5, 1.0, 2.5]
+  {x="b",code="0"} 1..2 0 0 [0, 0, 0, 0] [0.5, 1.0, 2.5]
+pause_milliseconds [ms] histogram Cumulative: How long alone.
+  {} 1..2 1 1.5 [1, 0] [10.0]
+"#;
+        assert_eq!(sent(&registry), expected.trim_start());
     }
 }
