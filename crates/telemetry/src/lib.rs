@@ -74,15 +74,20 @@ impl Telemetry {
 
     /// All metrics in the text form of OpenMetrics.
     pub async fn metrics(&self) -> String {
+        let mut text = String::new();
+        // Only a writer could fail, and a string does not.
+        let _ = self.read(|registry| encode(&mut text, registry)).await;
+        text
+    }
+
+    /// Reads the registry after what is only looked at on demand was brought up to date.
+    pub(crate) async fn read<T>(&self, read: impl FnOnce(&Registry) -> T) -> T {
         #[cfg(feature = "runner")]
         let snapshot = self.shared.runner.snapshot().await;
         let registry = self.shared.registry.lock().unwrap_or_else(PoisonError::into_inner);
         #[cfg(feature = "runner")]
         self.shared.runner.look(snapshot.as_ref());
-        let mut text = String::new();
-        // Only a writer could fail, and a string does not.
-        let _ = encode(&mut text, &registry);
-        text
+        read(&registry)
     }
 }
 

@@ -1,7 +1,7 @@
-//! The families of `/metrics` as messages of OTLP; whose they are, and who carries them over HTTP.
+//! Prometheus' metric families as metrics of OTLP, the resource that they belong to, and the HTTP client.
 //!
-//! They are read from the text that Prometheus gets, so both always show the same. Names stay as they are
-//! documented: a collector that passes them on to Prometheus finds their suffixes there and adds none.
+//! Names are those of `/metrics`: a collector that passes them on to Prometheus finds the suffixes there and
+//! adds none.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,23 +14,17 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
 };
 use opentelemetry_sdk::Resource;
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model as prometheus;
 
 pub(crate) const USER_AGENT: &str = concat!("loggia/", env!("CARGO_PKG_VERSION"));
 
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
-/// When counting began, and when it was looked at.
+/// When counting began, and when the metrics were read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     start: u64,
     now: u64,
-}
-
-/// A line of the text form.
-struct Sample<'a> {
-    name: &'a str,
-    labels: Vec<(&'a str, String)>,
-    value: &'a str,
 }
 
 /// What the variables say that this program is; if they give it no name, `function-runner`.
@@ -57,93 +51,93 @@ pub(crate) fn http_client() -> Result<reqwest::Client, reqwest::Error> {
     client().build().or_else(|_| client().tls_certs_only([]).build())
 }
 
-/// The families of a text in the form of OpenMetrics that have figures.
-pub(crate) fn metrics(text: &str, times: Times) -> Vec<Metric> {
-    let mut metrics: Vec<Metric> = Vec::new();
-    let mut help = "";
-    for line in text.lines() {
-        if let Some(line) = line.strip_prefix("# HELP ") {
-            help = line.split_once(' ').map_or("", |(_, help)| help);
-        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' '))
-        {
-            metrics.push(family(name, kind, help));
-        } else if let (Some(sample), Some(metric)) = (Sample::read(line), metrics.last_mut()) {
-            add(metric, sample, times);
+/// A family as a metric of OTLP, unless it is empty.
+pub(crate) fn metric(family: prometheus::MetricFamily, times: Times) -> Option<Metric> {
+    let (kind, unit) = (family.r#type(), unit(&family.name));
+    let numbers = |value: fn(&prometheus::Metric) -> Option<f64>| -> Vec<_> {
+        let point = |metric: &prometheus::Metric| Some(number(&metric.label, value(metric)?, unit, times));
+        family.metric.iter().filter_map(point).collect()
+    };
+    let data = match kind {
+        prometheus::MetricType::Counter => Data::Sum(Sum {
+            data_points: numbers(|metric| Some(metric.counter.as_ref()?.value)),
+            aggregation_temporality: CUMULATIVE,
+            is_monotonic: true,
+        }),
+        prometheus::MetricType::Gauge => {
+            Data::Gauge(Gauge { data_points: numbers(|metric| Some(metric.gauge.as_ref()?.value)) })
         }
-    }
-    metrics.retain(|metric| match &metric.data {
-        Some(Data::Sum(sum)) => !sum.data_points.is_empty(),
-        Some(Data::Gauge(gauge)) => !gauge.data_points.is_empty(),
-        Some(Data::Histogram(histogram)) => !histogram.data_points.is_empty(),
-        _ => false,
-    });
-    metrics
+        prometheus::MetricType::Histogram => {
+            let point = |metric: &prometheus::Metric| {
+                Some(distribution(&metric.label, metric.histogram.as_ref()?, times))
+            };
+            let data_points = family.metric.iter().filter_map(point).collect();
+            Data::Histogram(Histogram { data_points, aggregation_temporality: CUMULATIVE })
+        }
+        _ => return None,
+    };
+    (!family.metric.is_empty()).then(|| Metric {
+        name: family.name,
+        description: family.help,
+        unit: unit.to_owned(),
+        metadata: vec![],
+        data: Some(data),
+    })
 }
 
-fn family(name: &str, kind: &str, help: &str) -> Metric {
-    let data = match kind {
-        "counter" => {
-            Data::Sum(Sum { data_points: vec![], aggregation_temporality: CUMULATIVE, is_monotonic: true })
-        }
-        "histogram" => {
-            Data::Histogram(Histogram { data_points: vec![], aggregation_temporality: CUMULATIVE })
-        }
-        _ => Data::Gauge(Gauge { data_points: vec![] }),
-    };
-    let unit = match name.rsplit('_').next() {
+/// The unit that a metric's name ends with, as UCUM writes it.
+fn unit(name: &str) -> &'static str {
+    match name.trim_end_matches("_total").rsplit('_').next() {
         Some("seconds") => "s",
         Some("milliseconds") => "ms",
         Some("bytes") => "By",
         _ => "",
+    }
+}
+
+/// Prometheus has floating-point numbers only. Seconds stay such even if they are whole; all else is a count.
+fn number(labels: &[prometheus::LabelPair], value: f64, unit: &str, times: Times) -> NumberDataPoint {
+    let whole = value as i64;
+    let is_count = unit != "s" && whole as f64 == value;
+    NumberDataPoint {
+        attributes: attributes(labels),
+        start_time_unix_nano: times.start,
+        time_unix_nano: times.now,
+        value: Some(if is_count { Value::AsInt(whole) } else { Value::AsDouble(value) }),
+        ..NumberDataPoint::default()
+    }
+}
+
+fn distribution(
+    labels: &[prometheus::LabelPair],
+    histogram: &prometheus::Histogram,
+    times: Times,
+) -> HistogramDataPoint {
+    // A bucket of OTLP counts what is in no smaller one, one of Prometheus all that is below its bound.
+    let mut smaller = 0;
+    let own = |bucket: &prometheus::Bucket| {
+        bucket.cumulative_count.saturating_sub(std::mem::replace(&mut smaller, bucket.cumulative_count))
     };
-    let suffix = if kind == "counter" { "_total" } else { "" };
-    Metric {
-        name: format!("{name}{suffix}"),
-        description: help.to_owned(),
-        unit: unit.to_owned(),
-        metadata: vec![],
-        data: Some(data),
+    let bounds = histogram.bucket.iter().map(|bucket| bucket.upper_bound);
+    HistogramDataPoint {
+        attributes: attributes(labels),
+        start_time_unix_nano: times.start,
+        time_unix_nano: times.now,
+        count: histogram.sample_count,
+        sum: Some(histogram.sample_sum),
+        bucket_counts: histogram.bucket.iter().map(own).collect(),
+        explicit_bounds: bounds.filter(|bound| bound.is_finite()).collect(),
+        ..HistogramDataPoint::default()
     }
 }
 
-fn add(metric: &mut Metric, sample: Sample<'_>, times: Times) {
-    match &mut metric.data {
-        Some(Data::Sum(sum)) => sum.data_points.extend(sample.number(times)),
-        Some(Data::Gauge(gauge)) => gauge.data_points.extend(sample.number(times)),
-        Some(Data::Histogram(histogram)) => {
-            let part = sample.name.strip_prefix(&*metric.name).unwrap_or_default();
-            add_part(&mut histogram.data_points, part, sample, times);
-        }
-        _ => {}
-    }
-}
-
-/// One line of a histogram. All lines with the same labels stand together.
-fn add_part(points: &mut Vec<HistogramDataPoint>, part: &str, mut sample: Sample<'_>, times: Times) {
-    let bound = sample.labels.iter().position(|(key, _)| *key == "le");
-    let bound = bound.map(|at| sample.labels.remove(at).1);
-    let attributes = sample.attributes();
-    if points.last().is_none_or(|point| point.attributes != attributes) {
-        points.push(HistogramDataPoint {
-            attributes,
-            start_time_unix_nano: times.start,
-            time_unix_nano: times.now,
-            ..HistogramDataPoint::default()
-        });
-    }
-    let Some(point) = points.last_mut() else { return };
-    match (part, bound) {
-        ("_sum", None) => point.sum = sample.value.parse().ok(),
-        ("_count", None) => point.count = sample.value.parse().unwrap_or_default(),
-        ("_bucket", Some(bound)) => {
-            // Here a bucket holds what is in no smaller one, there all that is below its bound.
-            let smaller: u64 = point.bucket_counts.iter().sum();
-            let below: u64 = sample.value.parse().unwrap_or_default();
-            point.bucket_counts.push(below.saturating_sub(smaller));
-            point.explicit_bounds.extend(bound.parse().ok().filter(|bound: &f64| bound.is_finite()));
-        }
-        _ => {}
-    }
+fn attributes(labels: &[prometheus::LabelPair]) -> Vec<KeyValue> {
+    let attribute = |label: &prometheus::LabelPair| KeyValue {
+        key: label.name.clone(),
+        value: Some(AnyValue { value: Some(AttributeValue::StringValue(label.value.clone())) }),
+        ..KeyValue::default()
+    };
+    labels.iter().map(attribute).collect()
 }
 
 // === impl Times ===
@@ -157,69 +151,6 @@ impl Times {
 fn nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-// === impl Sample ===
-
-impl<'a> Sample<'a> {
-    /// Nothing if the line is none of a figure.
-    fn read(line: &'a str) -> Option<Self> {
-        let (name, mut rest) = line.split_at(line.find(['{', ' '])?);
-        if name.starts_with('#') {
-            return None;
-        }
-        let mut labels = Vec::new();
-        if let Some(inside) = rest.strip_prefix('{') {
-            rest = inside;
-            while !rest.starts_with('}') {
-                let (key, quoted) = rest.split_once("=\"")?;
-                let (value, after) = unquoted(quoted)?;
-                labels.push((key, value));
-                rest = after.strip_prefix(',').unwrap_or(after);
-            }
-            rest = rest.strip_prefix('}')?;
-        }
-        Some(Self { name, labels, value: rest.split_whitespace().next()? })
-    }
-
-    fn number(&self, times: Times) -> Option<NumberDataPoint> {
-        let value = match self.value.parse() {
-            Ok(whole) => Value::AsInt(whole),
-            Err(_) => Value::AsDouble(self.value.parse().ok()?),
-        };
-        Some(NumberDataPoint {
-            attributes: self.attributes(),
-            start_time_unix_nano: times.start,
-            time_unix_nano: times.now,
-            value: Some(value),
-            ..NumberDataPoint::default()
-        })
-    }
-
-    fn attributes(&self) -> Vec<KeyValue> {
-        let attribute = |(key, value): &(&str, String)| KeyValue {
-            key: (*key).to_owned(),
-            value: Some(AnyValue { value: Some(AttributeValue::StringValue(value.clone())) }),
-            ..KeyValue::default()
-        };
-        self.labels.iter().map(attribute).collect()
-    }
-}
-
-/// A value up to its closing quote, and what follows.
-fn unquoted(text: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut chars = text.chars();
-    loop {
-        match chars.next()? {
-            '"' => return Some((value, chars.as_str())),
-            '\\' => value.push(match chars.next()? {
-                'n' => '\n',
-                other => other,
-            }),
-            other => value.push(other),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -245,9 +176,8 @@ mod tests {
 
     /// What is sent of a registry: a line for each metric, then one for each of its points, sorted by labels.
     fn sent(registry: &Registry) -> String {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
-        metrics(&text, TIMES).iter().map(shown).collect()
+        let families = prometheus_client::encoding::prometheus_protobuf::encode(registry).unwrap();
+        families.into_iter().filter_map(|family| metric(family, TIMES)).map(|metric| shown(&metric)).collect()
     }
 
     fn shown(metric: &Metric) -> String {
@@ -255,15 +185,15 @@ mod tests {
         assert!(metadata.is_empty());
         let (kind, mut points) = match data.as_ref().unwrap() {
             Data::Gauge(gauge) => {
-                ("gauge".to_owned(), gauge.data_points.iter().map(number).collect::<Vec<_>>())
+                ("gauge".to_owned(), gauge.data_points.iter().map(shown_number).collect::<Vec<_>>())
             }
             Data::Sum(sum) => {
                 let kind = format!("sum {:?} monotonic={}", sum.aggregation_temporality(), sum.is_monotonic);
-                (kind, sum.data_points.iter().map(number).collect())
+                (kind, sum.data_points.iter().map(shown_number).collect())
             }
             Data::Histogram(histogram) => {
                 let kind = format!("histogram {:?}", histogram.aggregation_temporality());
-                (kind, histogram.data_points.iter().map(distribution).collect())
+                (kind, histogram.data_points.iter().map(shown_histogram).collect())
             }
             other => panic!("{other:?}"),
         };
@@ -273,14 +203,14 @@ mod tests {
         text
     }
 
-    fn number(point: &NumberDataPoint) -> String {
+    fn shown_number(point: &NumberDataPoint) -> String {
         let NumberDataPoint { attributes, start_time_unix_nano, time_unix_nano, exemplars, flags, value } =
             point;
         assert!(exemplars.is_empty() && *flags == 0);
         format!("{{{}}} {start_time_unix_nano}..{time_unix_nano} {:?}", labels(attributes), value.unwrap())
     }
 
-    fn distribution(point: &HistogramDataPoint) -> String {
+    fn shown_histogram(point: &HistogramDataPoint) -> String {
         let HistogramDataPoint { attributes, start_time_unix_nano, time_unix_nano, count, sum, .. } = point;
         let HistogramDataPoint { bucket_counts, explicit_bounds, exemplars, flags, min, max, .. } = point;
         assert!(exemplars.is_empty() && *flags == 0 && min.is_none() && max.is_none());
@@ -304,7 +234,7 @@ mod tests {
         let calls: Family<Labels, Counter> = Family::default();
         calls.get_or_create(&Labels { x: "} \"q\" \\ \n,z=", code: -1 }).inc_by(3);
         calls.get_or_create(&Labels { x: "", code: 0 }).inc_by(4);
-        calls.get_or_create(&Labels { x: "ä", code: 16 });
+        drop(calls.get_or_create(&Labels { x: "ä", code: 16 }));
         registry.register("calls", "What happened", calls);
         // Seconds may have a fraction, so they are sent as if they had one also when they have none.
         registry.register("cpu_seconds", "Time", ConstCounter::new(2.0));
@@ -322,7 +252,7 @@ mod tests {
         for value in [0.5, 0.75, 1.0, 7.0, 8.25] {
             took.get_or_create(&Labels { x: "a", code: 0 }).observe(value);
         }
-        took.get_or_create(&Labels { x: "b", code: 0 });
+        drop(took.get_or_create(&Labels { x: "b", code: 0 }));
         registry.register("took_seconds", "How long", took);
         let pause = HistogramMetric::new([10.0]);
         pause.observe(1.5);

@@ -5,7 +5,7 @@
 
 use std::error::Error;
 use std::io::{self, Write as _};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -294,38 +294,43 @@ impl Task {
     }
 
     async fn send(&mut self) -> Result<(), String> {
-        let text = self.telemetry.metrics().await;
         let Self { telemetry, way, resource, .. } = self;
-        let runner = &telemetry.shared.runner;
-        let request = |started: SystemTime| ExportMetricsServiceRequest {
-            resource_metrics: vec![ResourceMetrics {
-                resource: Some(resource.clone()),
-                scope_metrics: vec![ScopeMetrics {
-                    scope: Some(InstrumentationScope {
-                        name: "loggia".to_owned(),
-                        version: runner.version.to_owned(),
-                        ..InstrumentationScope::default()
-                    }),
-                    metrics: otlp::metrics(&text, Times::since(started)),
-                    schema_url: String::new(),
-                }],
-                schema_url: String::new(),
-            }],
-        };
         match way {
             Way::Http { client, url, headers } => {
-                let body = request(runner.started).encode_to_vec();
+                let body = request(telemetry, resource).await.encode_to_vec();
                 over_http(client, url, headers.clone(), body).await
             }
             Way::Grpc { client, headers } => {
-                let mut request = tonic::Request::new(request(runner.started));
+                let mut request = tonic::Request::new(request(telemetry, resource).await);
                 *request.metadata_mut() = headers.clone();
                 let answer = client.export(request).await.map_err(|status| reason_of(&status))?;
                 taken(answer.into_inner())
             }
-            Way::Console { printing } => print(text, printing).await,
+            Way::Console { printing } => print(telemetry.metrics().await, printing).await,
         }
     }
+}
+
+/// All metrics as they are now.
+async fn request(telemetry: &Telemetry, resource: &Resource) -> ExportMetricsServiceRequest {
+    let families = telemetry.families().await;
+    let runner = &telemetry.shared.runner;
+    let times = Times::since(runner.started);
+    let scope_metrics = ScopeMetrics {
+        scope: Some(InstrumentationScope {
+            name: "loggia".to_owned(),
+            version: runner.version.to_owned(),
+            ..InstrumentationScope::default()
+        }),
+        metrics: families.into_iter().filter_map(|family| otlp::metric(family, times)).collect(),
+        schema_url: String::new(),
+    };
+    let metrics = ResourceMetrics {
+        resource: Some(resource.clone()),
+        scope_metrics: vec![scope_metrics],
+        schema_url: String::new(),
+    };
+    ExportMetricsServiceRequest { resource_metrics: vec![metrics] }
 }
 
 async fn over_http(

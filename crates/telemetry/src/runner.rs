@@ -9,7 +9,8 @@ use loggia_evaluator::process::Processes;
 use loggia_evaluator::{Lifecycle, Phase};
 use loggia_pods::{InstanceState, PodEvaluator, Snapshot};
 use loggia_registry::Found;
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
+use prometheus_client::encoding::{EncodeLabelSet, prometheus_protobuf};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -449,6 +450,12 @@ impl Telemetry {
             }
         });
         let _ = tokio::join!(metrics, traces);
+    }
+
+    /// All metrics as messages.
+    pub(crate) async fn families(&self) -> Vec<MetricFamily> {
+        // It fails for exemplars with a time before 1970, and there are no exemplars.
+        self.read(|registry| prometheus_protobuf::encode(registry).unwrap_or_default()).await
     }
 
     /// Whether the service takes calls.
