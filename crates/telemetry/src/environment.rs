@@ -4,7 +4,7 @@
 //! for ever.
 
 #[cfg(feature = "runner")]
-use crate::push::{self, Settings};
+use crate::runner::push::{self, Settings};
 
 /// What the variables ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -30,7 +30,7 @@ const CONNECTION_TIME: Duration = Duration::from_secs(3600);
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[cfg(feature = "runner")]
-const PAGE: &str = include_str!("status.html");
+const PAGE: &str = include_str!("runner/status.html");
 
 /// What a browser may do with the page: run what is in it, ask this server, and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \

@@ -10,23 +10,7 @@ mod metrics;
 mod process;
 
 #[cfg(feature = "runner")]
-mod names;
-#[cfg(feature = "runner")]
-mod observed;
-#[cfg(feature = "runner")]
-mod otlp;
-#[cfg(feature = "runner")]
-pub mod push;
-#[cfg(feature = "runner")]
-mod recent;
-#[cfg(feature = "runner")]
 mod runner;
-#[cfg(feature = "runner")]
-mod status;
-#[cfg(all(test, feature = "runner"))]
-mod tests;
-#[cfg(feature = "runner")]
-mod traces;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,9 +22,7 @@ use prometheus_client::registry::Registry;
 
 pub use environment::Environment;
 #[cfg(feature = "runner")]
-pub use observed::Observed;
-#[cfg(feature = "runner")]
-pub use runner::Sources;
+pub use runner::{Observed, Sources, push};
 
 /// What is known of this service. Clones share it.
 #[derive(Clone, Debug)]

@@ -1,5 +1,15 @@
 //! What a function runner counts, and where it looks for the rest.
 
+mod names;
+mod observed;
+mod otlp;
+pub mod push;
+mod recent;
+mod status;
+#[cfg(test)]
+mod tests;
+mod traces;
+
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -18,13 +28,15 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tonic::Code;
 
+use self::names::Names;
+use self::observed::Evaluated;
+use self::push::{Push, Settings};
+use self::recent::Recent;
+use self::traces::{Spans, Traces};
 use crate::metrics::{Durations, Rpc, in_milliseconds, milliseconds};
-use crate::names::Names;
-use crate::observed::Evaluated;
-use crate::push::{Push, Settings};
-use crate::recent::Recent;
-use crate::traces::{Spans, Traces};
 use crate::{Telemetry, environment};
+
+pub use self::observed::Observed;
 
 /// The bounds of durations: from what a warm call takes to what a large image takes to be pulled.
 const SECONDS: [f64; 16] =

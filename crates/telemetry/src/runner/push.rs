@@ -26,9 +26,9 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 use tracing::{info, warn};
 
+use super::otlp::{self, Times};
 use crate::Telemetry;
 use crate::environment::{Refusal, is_grpc};
-use crate::otlp::{self, Times};
 
 /// How long the last push may take when the program ends.
 const LAST_TIME: Duration = Duration::from_secs(2);

@@ -23,7 +23,7 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use tonic::Code;
 
-use crate::observed::Evaluated;
+use super::observed::Evaluated;
 use crate::{Environment, Observed, Sources, Telemetry};
 
 fn evaluated(image: &str, code: Code) -> Evaluated {
@@ -115,7 +115,7 @@ fn families(text: &str) -> BTreeMap<String, String> {
 
 /// The rows of the table of metrics in the documentation: name and kind.
 fn documented() -> BTreeMap<String, String> {
-    let page = include_str!("../../../docs/operating.md");
+    let page = include_str!("../../../../docs/operating.md");
     let section = page.split("\n## ").find(|section| section.starts_with("Metrics\n")).unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.map(|row| {
@@ -309,12 +309,12 @@ async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
         }
     }
     let dashboard: serde_json::Value =
-        serde_json::from_str(include_str!("../../../deploy/observability/dashboard.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../deploy/observability/dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let expressions: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
     assert!(expressions.len() > 20);
-    let alerts = include_str!("../../../deploy/observability/alerts.yaml");
+    let alerts = include_str!("../../../../deploy/observability/alerts.yaml");
     let rules = alerts.lines().filter(|line| !line.trim_start().starts_with("summary:"));
     let rules = rules.collect::<Vec<_>>().join("\n");
     for text in expressions.iter().copied().chain([rules.as_str()]) {
@@ -328,8 +328,8 @@ async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
 
 #[test]
 fn every_alert_is_documented() {
-    let alerts = include_str!("../../../deploy/observability/alerts.yaml");
-    let page = include_str!("../../../docs/operating.md");
+    let alerts = include_str!("../../../../deploy/observability/alerts.yaml");
+    let page = include_str!("../../../../docs/operating.md");
     let names: Vec<_> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(names.len() >= 5);
     for name in &names {

@@ -8,9 +8,9 @@ use loggia_evaluator::code_name;
 use loggia_pods::{FunctionView, InstanceView, Snapshot};
 use serde_json::{Value, json};
 
+use super::recent::{Entry, Figures, Recent};
 use crate::Telemetry;
 use crate::process::Figures as ProcessFigures;
-use crate::recent::{Entry, Figures, Recent};
 
 impl Telemetry {
     /// What the service does now and did lately. It holds nothing of a package.

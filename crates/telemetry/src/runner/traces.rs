@@ -22,9 +22,9 @@ use opentelemetry_sdk::trace::{self as export, BatchSpanProcessor, SpanData, Spa
 use tokio::runtime::Handle;
 use tonic::Code;
 
+use super::observed::Evaluated;
+use super::otlp::{http_client, resource};
 use crate::environment;
-use crate::observed::Evaluated;
-use crate::otlp::{http_client, resource};
 
 /// How long the last spans may take to leave when the program ends.
 const LAST_TIME: Duration = Duration::from_secs(2);
