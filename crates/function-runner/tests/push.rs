@@ -394,12 +394,12 @@ async fn values_that_cannot_be_meant_are_told_and_functions_run() {
         command(&functions, &format!("http://{}", nowhere()), "grpc", "soon")
             .env("OTEL_METRIC_EXPORT_TIMEOUT", "-1"),
     );
-    server.wait_for_line("OTEL_METRIC_EXPORT_INTERVAL: `soon` is no number of milliseconds; it is 60000");
-    server.wait_for_line("OTEL_METRIC_EXPORT_TIMEOUT: `-1` is no number of milliseconds; it is 30000");
+    server.wait_for_line("OTEL_METRIC_EXPORT_INTERVAL: `soon` is not a number of milliseconds; using 60000");
+    server.wait_for_line("OTEL_METRIC_EXPORT_TIMEOUT: `-1` is not a number of milliseconds; using 30000");
     evaluate(&server.client(), "echo", "x").await.unwrap();
     let (code, _, stderr) = output(&mut command(&functions, "http://c", "http/json", "1"));
     assert_eq!(code, Some(1));
-    assert!(stderr.contains("OTEL_EXPORTER_OTLP_PROTOCOL: there is no protocol `http/json`"), "{stderr}");
+    assert!(stderr.contains("OTEL_EXPORTER_OTLP_PROTOCOL: unknown protocol `http/json`"), "{stderr}");
 }
 
 #[tokio::test]

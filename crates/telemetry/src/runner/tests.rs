@@ -97,7 +97,7 @@ fn eventful_telemetry() -> Telemetry {
     loggia_pods::Observer::asked(&telemetry, "create", "pods", Some(201), Duration::from_millis(5));
     loggia_registry::Observer::asked(&telemetry, "r.io", None, Duration::from_millis(5));
     telemetry.looked_up(Found::Fetched);
-    telemetry.shared.runner.show(&snapshot());
+    telemetry.shared.runner.metrics.show(&snapshot());
     telemetry
 }
 
