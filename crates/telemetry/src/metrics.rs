@@ -44,7 +44,7 @@ impl Metrics {
     pub(crate) fn new(version: &'static str, registry: &mut Registry) -> Self {
         let build: Family<Build, Gauge> = Family::default();
         build.get_or_create(&Build { version }).set(1);
-        registry.register("loggia_build_info", "Which version of Loggia runs; the go_* metrics of the program that it replaces have no counterpart", build);
+        registry.register("loggia_build_info", "Which version of Loggia runs", build);
         registry.register_collector(Box::new(Process));
         let served = Family::new_with_constructor(milliseconds as fn() -> Histogram);
         registry.register(

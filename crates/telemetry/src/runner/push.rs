@@ -153,7 +153,7 @@ impl Task {
 }
 
 /// All metrics as they are now.
-async fn request(telemetry: &Telemetry, resource: &Resource) -> ExportMetricsServiceRequest {
+pub(super) async fn request(telemetry: &Telemetry, resource: &Resource) -> ExportMetricsServiceRequest {
     let families = telemetry.families().await;
     let runner = &telemetry.shared.runner;
     let times = Times::since(runner.started);
