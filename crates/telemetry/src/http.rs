@@ -1,4 +1,4 @@
-//! The port that operators look at: `/metrics`, and for a runner the status page. Everything is read-only.
+//! The port for operators: `/metrics`, and in a runner the status page. Everything is read-only.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use tracing::{debug, warn};
 
 use crate::{Telemetry, runner};
 
-/// How many may look at once.
+/// How many connections are served at once.
 const MOST_CONNECTIONS: usize = 64;
 
-/// How long a peer may take to ask.
+/// How long a peer may take to send its request's headers.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 
 /// How long a connection may last.
@@ -46,12 +46,12 @@ pub async fn listen(address: &str) -> std::io::Result<TcpListener> {
 
 /// Answers until it is dropped.
 pub async fn serve(listener: TcpListener, telemetry: Telemetry) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, place, telemetry.clone()));
+                tokio::spawn(connection(stream, permit, telemetry.clone()));
             }
             Err(error) => {
                 warn!(%error, "Could not accept a connection for metrics");
@@ -61,7 +61,7 @@ pub async fn serve(listener: TcpListener, telemetry: Telemetry) {
     }
 }
 
-async fn connection(stream: TcpStream, _place: OwnedSemaphorePermit, telemetry: Telemetry) {
+async fn connection(stream: TcpStream, _permit: OwnedSemaphorePermit, telemetry: Telemetry) {
     let service = service_fn(move |request: Request<Incoming>| {
         let telemetry = telemetry.clone();
         async move { Ok::<_, Infallible>(answer(&telemetry, request.method(), request.uri().path()).await) }

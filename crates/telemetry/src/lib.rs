@@ -24,7 +24,7 @@ use prometheus_client::registry::Registry;
 pub use environment::Environment;
 pub use runner::push;
 #[cfg(feature = "runner")]
-pub use runner::{Observed, Sources};
+pub use runner::{Observed, SetupError, Sources};
 
 /// What is known of this service. Clones share it.
 #[derive(Clone, Debug)]

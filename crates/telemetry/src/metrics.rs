@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
     served: Durations<Rpc>,
 }
 
-/// A method and how it ended, in the words of OpenTelemetry.
+/// A method and how it ended, under OpenTelemetry's names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Rpc {
     rpc_system: &'static str,

@@ -11,12 +11,13 @@ mod status;
 mod tests;
 mod traces;
 
+use std::error::Error;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use loggia_evaluator::context::{CallId, Context, Noted, Trace, chance};
 use loggia_evaluator::process::Processes;
-use loggia_evaluator::{Ended, Lifecycle, Phase};
+use loggia_evaluator::{Ended, Lifecycle, Phase, causes};
 use loggia_pods::{PodEvaluator, Snapshot};
 use prometheus_client::encoding::prometheus_protobuf;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
@@ -42,6 +43,11 @@ pub struct Sources {
     pub processes: Option<Processes>,
     pub pods: Option<PodEvaluator>,
 }
+
+/// Why traces or metrics cannot be sent at all, with every cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", causes(&**.0))]
+pub struct SetupError(Box<dyn Error + Send + Sync>);
 
 /// The part of telemetry that only a function runner has.
 #[derive(Debug)]
@@ -119,6 +125,16 @@ impl Runner {
     }
 }
 
+// === impl SetupError ===
+
+impl SetupError {
+    fn new(error: impl Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+// === impl Telemetry ===
+
 impl Telemetry {
     /// A function ran without an evaluator.
     pub fn ran(
@@ -146,14 +162,14 @@ impl Telemetry {
     }
 
     /// Sends traces from now on, until [`stop`](Self::stop). Called outside of a runtime it panics.
-    pub fn trace(&self, to: environment::Traces) -> Result<(), String> {
-        let traces = Traces::new(to).map_err(|error| error.to_string())?;
+    pub fn trace(&self, to: environment::Traces) -> Result<(), SetupError> {
+        let traces = Traces::new(to).map_err(SetupError)?;
         let _ = self.shared.runner.traces.set(traces);
         Ok(())
     }
 
     /// Sends metrics from now on, until [`stop`](Self::stop). Called outside of a runtime it panics.
-    pub fn push(&self, settings: Settings) -> Result<(), String> {
+    pub fn push(&self, settings: Settings) -> Result<(), SetupError> {
         let push = Push::start(self.clone(), settings)?;
         *self.shared.runner.push.lock().unwrap_or_else(PoisonError::into_inner) = Some(push);
         Ok(())

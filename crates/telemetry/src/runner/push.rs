@@ -28,6 +28,7 @@ use tonic::transport::{Channel, Endpoint};
 use tracing::{info, warn};
 
 use self::settings::Destination;
+use super::SetupError;
 use super::otlp::{self, Times};
 use crate::Telemetry;
 
@@ -40,20 +41,20 @@ const LAST_TIME: Duration = Duration::from_secs(2);
 /// The largest answer that is read.
 const MOST_OF_ANSWER: u64 = 64 << 10;
 
-/// How much of what a collector says is worth a line of the log.
+/// The most of a collector's answer that is logged, in characters.
 const MOST_OF_REASON: usize = 300;
 
 /// The task that sends.
 #[derive(Debug)]
 pub(crate) struct Push {
-    /// Gone when the task is to send for the last time.
-    going: oneshot::Sender<()>,
+    /// Dropped to make the task send for the last time.
+    stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 struct Task {
     telemetry: Telemetry,
-    way: Way,
+    transport: Transport,
     resource: Resource,
     every: Duration,
     timeout: Duration,
@@ -61,8 +62,8 @@ struct Task {
     failing: bool,
 }
 
-/// A destination that is made ready.
-enum Way {
+/// A destination with what it takes to send to it.
+enum Transport {
     Http {
         client: reqwest::Client,
         url: Uri,
@@ -72,7 +73,7 @@ enum Way {
         client: MetricsServiceClient<Channel>,
         headers: MetadataMap,
     },
-    /// With what was printed last, which is not over while nobody reads it.
+    /// `printing` is the last write, which does not end while the reader of a pipe is stuck.
     Console {
         printing: Option<JoinHandle<io::Result<()>>>,
     },
@@ -82,20 +83,20 @@ enum Way {
 
 impl Push {
     /// Sends from now on, in a task of the runtime that this is called in.
-    pub(crate) fn start(telemetry: Telemetry, settings: Settings) -> Result<Self, String> {
+    pub(crate) fn start(telemetry: Telemetry, settings: Settings) -> Result<Self, SetupError> {
         let Settings { to, every, timeout } = settings;
         let attributes = ResourceAttributesWithSchema::from(&otlp::resource()).attributes.0;
         let resource = Resource { attributes, ..Resource::default() };
-        let way = Way::to(to, timeout)?;
-        let task = Task { telemetry, way, resource, every, timeout, failing: false };
-        let (going, stopping) = oneshot::channel();
-        Ok(Self { going, task: tokio::spawn(task.run(stopping)) })
+        let transport = Transport::to(to, timeout)?;
+        let task = Task { telemetry, transport, resource, every, timeout, failing: false };
+        let (stop, stopped) = oneshot::channel();
+        Ok(Self { stop, task: tokio::spawn(task.run(stopped)) })
     }
 
     /// Sends for the last time, if that is soon done.
     pub(crate) async fn stop(self) {
-        let Self { going, mut task } = self;
-        drop(going);
+        let Self { stop, mut task } = self;
+        drop(stop);
         if tokio::time::timeout(LAST_TIME, &mut task).await.is_err() {
             task.abort();
         }
@@ -105,15 +106,15 @@ impl Push {
 // === impl Task ===
 
 impl Task {
-    async fn run(mut self, stopping: oneshot::Receiver<()>) {
+    async fn run(mut self, stopped: oneshot::Receiver<()>) {
         tokio::select! {
-            _ = stopping => {}
-            () = self.go_on() => {}
+            _ = stopped => {}
+            () = self.push_forever() => {}
         }
         self.push().await;
     }
 
-    async fn go_on(&mut self) {
+    async fn push_forever(&mut self) {
         loop {
             tokio::time::sleep(self.every).await;
             self.push().await;
@@ -135,19 +136,19 @@ impl Task {
     }
 
     async fn send(&mut self) -> Result<(), String> {
-        let Self { telemetry, way, resource, .. } = self;
-        match way {
-            Way::Http { client, url, headers } => {
+        let Self { telemetry, transport, resource, .. } = self;
+        match transport {
+            Transport::Http { client, url, headers } => {
                 let body = request(telemetry, resource).await.encode_to_vec();
                 over_http(client, url, headers.clone(), body).await
             }
-            Way::Grpc { client, headers } => {
+            Transport::Grpc { client, headers } => {
                 let mut request = tonic::Request::new(request(telemetry, resource).await);
                 *request.metadata_mut() = headers.clone();
                 let answer = client.export(request).await.map_err(|status| reason_of(&status))?;
                 accepted(answer.into_inner())
             }
-            Way::Console { printing } => print(telemetry.metrics().await, printing).await,
+            Transport::Console { printing } => print(telemetry.metrics().await, printing).await,
         }
     }
 }
@@ -233,18 +234,18 @@ fn short(text: &str) -> String {
     text.chars().map(printable).take(MOST_OF_REASON).collect()
 }
 
-// === impl Way ===
+// === impl Transport ===
 
-impl Way {
-    fn to(destination: Destination, timeout: Duration) -> Result<Self, String> {
+impl Transport {
+    fn to(destination: Destination, timeout: Duration) -> Result<Self, SetupError> {
         Ok(match destination {
             Destination::Http { url, headers } => {
-                let client = otlp::http_client().map_err(|error| causes(&error))?;
+                let client = otlp::http_client().map_err(SetupError::new)?;
                 Self::Http { client, url, headers }
             }
             Destination::Grpc { url, headers } => {
                 let endpoint = Endpoint::from(url).connect_timeout(timeout).user_agent(otlp::USER_AGENT);
-                let channel = endpoint.map_err(|error| causes(&error))?.connect_lazy();
+                let channel = endpoint.map_err(SetupError::new)?.connect_lazy();
                 let headers = MetadataMap::from_headers(headers);
                 Self::Grpc { client: MetricsServiceClient::new(channel), headers }
             }

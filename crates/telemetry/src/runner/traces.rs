@@ -73,7 +73,7 @@ struct Console;
 
 impl Traces {
     /// Sends to where the variables of OpenTelemetry say, as the library reads them.
-    pub(crate) fn new(to: environment::Traces) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn new(to: environment::Traces) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let mut processor = match to {
             environment::Traces::Grpc => batches(SpanExporter::builder().with_tonic().build()?),
             environment::Traces::Http => {

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_cannot_be_meant_is_told_and_nothing_is_sent() {
+    fn an_endpoint_that_cannot_be_used_is_a_warning_and_nothing_is_sent() {
         for (pairs, part) in [
             (
                 &[(ALL, "c:4318")][..],
@@ -256,14 +256,14 @@ mod tests {
         let (settings, warnings) = read(&[OTLP, list, own]);
         let Some(Settings { to: Destination::Http { headers, .. }, .. }) = settings else { panic!() };
         assert_eq!((headers.len(), &headers["d"]), (1, &HeaderValue::from_static("ok")));
-        let told =
+        let expected =
             "OTEL_EXPORTER_OTLP_METRICS_HEADERS: entry 2 is not a header as `name=value`; it is ignored";
-        assert_eq!((warnings.len(), warnings[1].as_str()), (4, told));
+        assert_eq!((warnings.len(), warnings[1].as_str()), (4, expected));
         assert!(!warnings.concat().contains("s3cret"), "{warnings:?}");
     }
 
     #[test]
-    fn what_is_not_done_is_told() {
+    fn unsupported_values_are_reported() {
         let (settings, warnings) = read(&[OTLP, (TEMPORALITY, "delta")]);
         assert!(settings.is_some());
         assert_eq!(warnings, [format!("{TEMPORALITY}: `delta` is not supported; using `cumulative`")]);
@@ -273,7 +273,7 @@ mod tests {
                 .find(|(key, _)| *key == name)
                 .map(|(_, value)| value.to_owned())
         });
-        let told = "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: unknown protocol `http/json`; expected `http/protobuf` or `grpc`";
-        assert_eq!(refused.unwrap_err().to_string(), told);
+        let expected = "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: unknown protocol `http/json`; expected `http/protobuf` or `grpc`";
+        assert_eq!(refused.unwrap_err().to_string(), expected);
     }
 }
