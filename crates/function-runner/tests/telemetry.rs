@@ -243,7 +243,7 @@ fn without_variables_or_flags_nothing_is_exported() {
     let (code, _, stderr) =
         output(runner().args(["--port=0"]).env("OTEL_METRICS_EXPORTER", "carrier-pigeon"));
     assert_eq!(code, Some(1));
-    assert!(stderr.contains("OTEL_METRICS_EXPORTER: there is no exporter `carrier-pigeon`"), "{stderr}");
+    assert!(stderr.contains("OTEL_METRICS_EXPORTER: unknown exporter `carrier-pigeon`"), "{stderr}");
 }
 
 #[tokio::test]

@@ -2,76 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
-use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use loggia_evaluator::context::Context;
-use loggia_evaluator::server::{self, Routes};
 use loggia_evaluator::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
-use loggia_evaluator::{Lifecycle, Multi};
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
-    TraceService, TraceServiceServer,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
-use prost::Message as _;
 use tonic::transport::Endpoint;
 
 mod support;
 
-use support::receiver::{self, Received};
+use support::receiver::{self, Collector, anywhere, nowhere, text};
 use support::{Called as _, Functions, Server, eventually};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
-
-/// A collector that keeps what it is sent, and the paths it is sent to.
-#[derive(Clone, Default)]
-struct Collector {
-    spans: Arc<Mutex<Vec<Span>>>,
-    services: Arc<Mutex<Vec<String>>>,
-}
-
-impl Collector {
-    fn take(&self, request: ExportTraceServiceRequest) {
-        for resource in request.resource_spans {
-            let attributes = resource.resource.unwrap().attributes;
-            let names = attributes.iter().filter(|pair| pair.key == "service.name");
-            self.services.lock().unwrap().extend(names.map(|pair| format!("{:?}", pair.value)));
-            let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-            self.spans.lock().unwrap().extend(spans);
-        }
-    }
-
-    fn spans(&self) -> Vec<Span> {
-        self.spans.lock().unwrap().clone()
-    }
-
-    /// Takes spans over HTTP, and says where.
-    fn over_http(&self) -> String {
-        let collector = self.clone();
-        receiver::over_http(TcpListener::bind("127.0.0.1:0").unwrap(), move |Received { head, body }| {
-            assert!(head.starts_with("post /v1/traces "), "{head}");
-            collector.take(ExportTraceServiceRequest::decode(&*body).unwrap());
-            "200 OK"
-        })
-    }
-}
-
-#[tonic::async_trait]
-impl TraceService for Collector {
-    async fn export(
-        &self,
-        request: tonic::Request<ExportTraceServiceRequest>,
-    ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
-        self.take(request.into_inner());
-        Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
-    }
-}
 
 fn serve(functions: &Functions, endpoint: &str, protocol: &str) -> Server {
     Server::start(
@@ -131,25 +76,18 @@ fn assert_tree(spans: &[Span]) {
 async fn a_call_is_one_trace_from_the_caller_to_the_process() {
     let collector = Collector::default();
     let functions = functions();
-    let server = serve(&functions, &collector.over_http(), "http/protobuf");
+    let server = serve(&functions, &collector.over_http(anywhere()), "http/protobuf");
     call(&server, "echo", Some(&format!("00-{TRACE}-{CALLER}-01"))).await.unwrap();
     eventually("all spans arrive", || collector.spans().len() >= 4).await;
     assert_tree(&collector.spans());
-    assert!(collector.services.lock().unwrap()[0].contains("porch-function-runner"));
+    assert_eq!(text(&collector.services()[0], "service.name"), Some("porch-function-runner"));
 }
 
 #[tokio::test]
 async fn the_same_arrives_over_grpc() {
     let collector = Collector::default();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let lifecycle = Lifecycle::default();
-    let routes = Routes::new(Arc::new(Multi::default()), &lifecycle, 1 << 20)
-        .with(TraceServiceServer::new(collector.clone()));
-    lifecycle.serve();
-    tokio::spawn(server::serve(listener, routes));
     let functions = functions();
-    let server = serve(&functions, &endpoint, "grpc");
+    let server = serve(&functions, &collector.over_grpc().await, "grpc");
     call(&server, "echo", Some(&format!("00-{TRACE}-{CALLER}-01"))).await.unwrap();
     eventually("all spans arrive", || collector.spans().len() >= 4).await;
     assert_tree(&collector.spans());
@@ -159,7 +97,7 @@ async fn the_same_arrives_over_grpc() {
 async fn a_failure_is_marked_and_quotes_nothing_and_a_caller_that_does_not_sample_is_left_alone() {
     let collector = Collector::default();
     let functions = functions();
-    let mut server = serve(&functions, &collector.over_http(), "http/protobuf");
+    let mut server = serve(&functions, &collector.over_http(anywhere()), "http/protobuf");
     call(&server, "echo", Some(&format!("00-{TRACE}-{CALLER}-00"))).await.unwrap();
     call(&server, "fails", None).await.unwrap_err();
     // What is left is sent at the end.
@@ -196,7 +134,7 @@ async fn the_console_gets_a_line_for_each_span() {
 
 #[tokio::test]
 async fn a_collector_that_is_away_costs_nothing() {
-    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nowhere = nowhere();
     let functions = functions();
     for protocol in ["http/protobuf", "grpc"] {
         let mut server = serve(&functions, &format!("http://{nowhere}"), protocol);

@@ -1,10 +1,11 @@
 //! The variables of OpenTelemetry that Porch's manifests set, read as its libraries read them.
 //!
-//! One thing differs: without any of them nothing is exported, where the original would send to `localhost`
-//! for ever.
+//! One thing differs: without any of them nothing is exported, where the original would send to `localhost`.
 
-#[cfg(feature = "runner")]
-use crate::push::{self, Settings};
+use crate::runner::push::{self, Settings};
+
+/// The value of a variable that is set and not empty.
+pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// What the variables ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +13,6 @@ pub struct Environment {
     /// Where metrics are served, as `HOST:PORT`.
     pub metrics: Option<String>,
     /// Where metrics are sent, if they are.
-    #[cfg(feature = "runner")]
     pub push: Option<Settings>,
     /// Where traces are sent, if they are.
     pub traces: Option<Traces>,
@@ -29,7 +29,7 @@ pub enum Traces {
     Console,
 }
 
-/// A variable that cannot be meant.
+/// A variable whose value cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {reason}")]
 pub struct Refusal {
@@ -66,30 +66,21 @@ impl Environment {
                 let port = set(PROMETHEUS_PORT).unwrap_or_else(|| "9464".to_owned());
                 let port: u16 = port.parse().map_err(|_| Refusal {
                     variable: PROMETHEUS_PORT,
-                    reason: format!("`{port}` is no port"),
+                    reason: format!("invalid port `{port}`"),
                 })?;
                 let host = if host.contains(':') { format!("[{host}]") } else { host };
                 environment.metrics = Some(format!("{host}:{port}"));
             }
-            #[cfg(feature = "runner")]
-            Some("otlp") => environment.push = Settings::of_collector(&set, &mut environment.warnings)?,
-            // The original would send to `localhost`; without an address nobody means that.
-            #[cfg(feature = "runner")]
-            None if push::has_endpoint(&set) => {
-                environment.push = Settings::of_collector(&set, &mut environment.warnings)?;
+            exporter @ (None | Some("otlp" | "console")) => {
+                environment.push = push::settings(exporter, &set, &mut environment.warnings)?;
             }
-            #[cfg(feature = "runner")]
-            Some("console") => {
-                environment.push = Some(Settings::of_console(&set, &mut environment.warnings));
-            }
-            // The small server in a pod only serves its metrics.
-            #[cfg(not(feature = "runner"))]
-            Some("otlp" | "console") => {}
-            None => {}
             Some(other) => {
-                let reason =
-                    format!("there is no exporter `{other}`; there are prometheus, otlp, console and none");
-                return Err(Refusal { variable: METRICS_EXPORTER, reason });
+                return Err(Refusal::unknown(
+                    METRICS_EXPORTER,
+                    "exporter",
+                    other,
+                    "`prometheus`, `otlp`, `console` or `none`",
+                ));
             }
         }
         let otlp =
@@ -101,24 +92,33 @@ impl Environment {
             None | Some("none") => None,
             Some("console") => Some(Traces::Console),
             Some(other) => {
-                let reason = format!("there is no exporter `{other}`; there are otlp, console and none");
-                return Err(Refusal { variable: TRACES_EXPORTER, reason });
+                return Err(Refusal::unknown(
+                    TRACES_EXPORTER,
+                    "exporter",
+                    other,
+                    "`otlp`, `console` or `none`",
+                ));
             }
         };
         Ok(environment)
     }
 }
 
+// === impl Refusal ===
+
+impl Refusal {
+    fn unknown(variable: &'static str, what: &str, value: &str, expected: &str) -> Self {
+        Self { variable, reason: format!("unknown {what} `{value}`; expected {expected}") }
+    }
+}
+
 /// Whether a signal goes over gRPC: its own variable says so, or else that of all.
-pub(crate) fn is_grpc(set: &impl Fn(&str) -> Option<String>, own: &'static str) -> Result<bool, Refusal> {
+pub(crate) fn is_grpc(set: Variables<'_>, own: &'static str) -> Result<bool, Refusal> {
     let variable = if set(own).is_some() { own } else { PROTOCOL };
     match set(variable).as_deref() {
         None | Some("http/protobuf") => Ok(false),
         Some("grpc") => Ok(true),
-        Some(other) => {
-            let reason = format!("there is no protocol `{other}`; there are http/protobuf and grpc");
-            Err(Refusal { variable, reason })
-        }
+        Some(other) => Err(Refusal::unknown(variable, "protocol", other, "`http/protobuf` or `grpc`")),
     }
 }
 
@@ -152,11 +152,11 @@ mod tests {
         assert_eq!(at(&pairs).unwrap(), "0.0.0.0:99");
         assert_eq!(at(&[("OTEL_EXPORTER_PROMETHEUS_HOST", "::")]).unwrap(), "[::]:9464");
         let error = at(&[("OTEL_EXPORTER_PROMETHEUS_PORT", "x")]).unwrap_err();
-        assert_eq!(error.to_string(), "OTEL_EXPORTER_PROMETHEUS_PORT: `x` is no port");
+        assert_eq!(error.to_string(), "OTEL_EXPORTER_PROMETHEUS_PORT: invalid port `x`");
     }
 
     #[test]
-    fn traces_are_sent_only_where_somebody_said_where_to() {
+    fn traces_are_sent_only_with_an_exporter_or_an_endpoint() {
         let traces = |pairs: &[(&str, &str)]| read(pairs).map(|environment| environment.traces);
         assert_eq!(traces(&[("OTEL_SERVICE_NAME", "x")]), Ok(None));
         assert_eq!(
@@ -177,7 +177,7 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
         ] {
             let error = traces(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "x"), pair]).unwrap_err();
-            assert!(error.to_string().starts_with(&format!("{}: there is no", pair.0)), "{error}");
+            assert!(error.to_string().starts_with(&format!("{}: unknown ", pair.0)), "{error}");
         }
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let error = read(&[("OTEL_METRICS_EXPORTER", "statsd")]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "OTEL_METRICS_EXPORTER: there is no exporter `statsd`; there are prometheus, otlp, console and none"
+            "OTEL_METRICS_EXPORTER: unknown exporter `statsd`; expected `prometheus`, `otlp`, `console` or `none`"
         );
     }
 }

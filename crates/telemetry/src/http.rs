@@ -1,4 +1,4 @@
-//! The port that operators look at: `/metrics`, and for a runner the status page. Everything is read-only.
+//! The port for operators: `/metrics`, and in a runner the status page. Everything is read-only.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
-use crate::Telemetry;
+use crate::{Telemetry, runner};
 
-/// How many may look at once.
+/// How many connections are served at once.
 const MOST_CONNECTIONS: usize = 64;
 
-/// How long a peer may take to ask.
+/// How long a peer may take to send its request's headers.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 
 /// How long a connection may last.
@@ -29,15 +29,12 @@ const CONNECTION_TIME: Duration = Duration::from_secs(3600);
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-#[cfg(feature = "runner")]
-const PAGE: &str = include_str!("status.html");
-
 /// What a browser may do with the page: run what is in it, ask this server, and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-type Answer = Response<Full<Bytes>>;
+pub(crate) type Answer = Response<Full<Bytes>>;
 
 /// Listens at `HOST:PORT`; without a host at all addresses.
 pub async fn listen(address: &str) -> std::io::Result<TcpListener> {
@@ -49,12 +46,12 @@ pub async fn listen(address: &str) -> std::io::Result<TcpListener> {
 
 /// Answers until it is dropped.
 pub async fn serve(listener: TcpListener, telemetry: Telemetry) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, place, telemetry.clone()));
+                tokio::spawn(connection(stream, permit, telemetry.clone()));
             }
             Err(error) => {
                 warn!(%error, "Could not accept a connection for metrics");
@@ -64,7 +61,7 @@ pub async fn serve(listener: TcpListener, telemetry: Telemetry) {
     }
 }
 
-async fn connection(stream: TcpStream, _place: OwnedSemaphorePermit, telemetry: Telemetry) {
+async fn connection(stream: TcpStream, _permit: OwnedSemaphorePermit, telemetry: Telemetry) {
     let service = service_fn(move |request: Request<Incoming>| {
         let telemetry = telemetry.clone();
         async move { Ok::<_, Infallible>(answer(&telemetry, request.method(), request.uri().path()).await) }
@@ -86,27 +83,19 @@ async fn answer(telemetry: &Telemetry, method: &Method, path: &str) -> Answer {
     }
     match path {
         "/metrics" => page(StatusCode::OK, METRICS_TYPE, telemetry.metrics().await),
-        #[cfg(feature = "runner")]
-        "/status.json" => page(StatusCode::OK, "application/json", telemetry.status().await.to_string()),
-        // For probes where the service speaks TLS, which those of Kubernetes cannot.
-        #[cfg(feature = "runner")]
-        "/healthz" => page(StatusCode::OK, "text/plain", "alive\n".to_owned()),
-        #[cfg(feature = "runner")]
-        "/readyz" => match telemetry.is_serving() {
-            true => page(StatusCode::OK, "text/plain", "serving\n".to_owned()),
-            false => page(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "not serving\n".to_owned()),
+        _ => match runner::page(telemetry, path).await {
+            Some(page) => page,
+            None => page(
+                StatusCode::NOT_FOUND,
+                "text/plain",
+                "there is /metrics, and in a function runner also /, /status.json, /healthz and /readyz\n"
+                    .into(),
+            ),
         },
-        #[cfg(feature = "runner")]
-        "/" => page(StatusCode::OK, "text/html; charset=utf-8", PAGE.to_owned()),
-        _ => page(
-            StatusCode::NOT_FOUND,
-            "text/plain",
-            "there is /metrics, and in a function runner also /, /status.json, /healthz and /readyz\n".into(),
-        ),
     }
 }
 
-fn page(status: StatusCode, kind: &'static str, text: String) -> Answer {
+pub(crate) fn page(status: StatusCode, kind: &'static str, text: String) -> Answer {
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
     let headers = [

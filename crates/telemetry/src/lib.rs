@@ -8,39 +8,23 @@ pub mod environment;
 pub mod http;
 mod metrics;
 mod process;
-
-#[cfg(feature = "runner")]
-mod names;
-#[cfg(feature = "runner")]
-mod observed;
-#[cfg(feature = "runner")]
-mod otlp;
-#[cfg(feature = "runner")]
-pub mod push;
-#[cfg(feature = "runner")]
-mod recent;
 #[cfg(feature = "runner")]
 mod runner;
-#[cfg(feature = "runner")]
-mod status;
-#[cfg(all(test, feature = "runner"))]
-mod tests;
-#[cfg(feature = "runner")]
-mod traces;
+#[cfg(not(feature = "runner"))]
+#[path = "no_runner.rs"]
+mod runner;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-#[cfg(feature = "runner")]
 use loggia_evaluator::context::Context;
 use loggia_evaluator::{Ended, Observer};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 pub use environment::Environment;
+pub use runner::push;
 #[cfg(feature = "runner")]
-pub use observed::Observed;
-#[cfg(feature = "runner")]
-pub use runner::Sources;
+pub use runner::{Observed, SetupError, Sources};
 
 /// What is known of this service. Clones share it.
 #[derive(Clone, Debug)]
@@ -53,7 +37,6 @@ pub(crate) struct Shared {
     /// Whoever holds it writes down what was looked at, and then all of it.
     registry: Mutex<Registry>,
     pub(crate) metrics: metrics::Metrics,
-    #[cfg(feature = "runner")]
     pub(crate) runner: runner::Runner,
 }
 
@@ -65,7 +48,6 @@ impl Telemetry {
         let mut registry = Registry::default();
         let shared = Shared {
             metrics: metrics::Metrics::new(version, &mut registry),
-            #[cfg(feature = "runner")]
             runner: runner::Runner::new(version, &mut registry),
             registry: Mutex::new(registry),
         };
@@ -74,29 +56,28 @@ impl Telemetry {
 
     /// All metrics in the text form of OpenMetrics.
     pub async fn metrics(&self) -> String {
-        #[cfg(feature = "runner")]
-        let snapshot = self.shared.runner.snapshot().await;
-        let registry = self.shared.registry.lock().unwrap_or_else(PoisonError::into_inner);
-        #[cfg(feature = "runner")]
-        self.shared.runner.look(snapshot.as_ref());
         let mut text = String::new();
         // Only a writer could fail, and a string does not.
-        let _ = encode(&mut text, &registry);
+        let _ = self.read(|registry| encode(&mut text, registry)).await;
         text
+    }
+
+    /// Reads the registry after what is only looked at on demand was brought up to date.
+    pub(crate) async fn read<T>(&self, read: impl FnOnce(&Registry) -> T) -> T {
+        let snapshot = self.shared.runner.snapshot().await;
+        let registry = self.shared.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.runner.look(snapshot.as_ref());
+        read(&registry)
     }
 }
 
 impl Observer for Telemetry {
-    #[cfg(feature = "runner")]
     fn began(&self, context: Context) -> Context {
         self.shared.runner.placed(context)
     }
 
     fn ended(&self, call: Ended<'_>) {
         self.shared.metrics.served(&call);
-        #[cfg(feature = "runner")]
-        if let Some(traces) = self.shared.runner.traces.get() {
-            traces.served(&call);
-        }
+        self.shared.runner.served(&call);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
     served: Durations<Rpc>,
 }
 
-/// A method and how it ended, in the words of OpenTelemetry.
+/// A method and how it ended, under OpenTelemetry's names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Rpc {
     rpc_system: &'static str,
@@ -44,7 +44,7 @@ impl Metrics {
     pub(crate) fn new(version: &'static str, registry: &mut Registry) -> Self {
         let build: Family<Build, Gauge> = Family::default();
         build.get_or_create(&Build { version }).set(1);
-        registry.register("loggia_build_info", "Which version of Loggia runs; the go_* metrics of the program that it replaces have no counterpart", build);
+        registry.register("loggia_build_info", "Which version of Loggia runs", build);
         registry.register_collector(Box::new(Process));
         let served = Family::new_with_constructor(milliseconds as fn() -> Histogram);
         registry.register(

@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Looks at this process when somebody asks.
+/// Reads the figures of this process on demand.
 #[derive(Debug, Default)]
 pub(crate) struct Process;
 
@@ -26,10 +26,10 @@ pub(crate) struct Figures {
 // === impl Figures ===
 
 impl Figures {
-    /// Nothing where there is no such file system.
+    /// Nothing where `/proc` is not mounted.
     pub(crate) fn read() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        // The program's name may hold anything, and stands in brackets.
+        // The program's name is in brackets and may hold brackets and spaces itself.
         let (_, rest) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split(' ').collect();
         // Numbered as in proc(5), where the name is the second.

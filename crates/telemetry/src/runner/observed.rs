@@ -8,8 +8,8 @@ use loggia_registry::Reference;
 use tokio::time::Instant;
 use tonic::Code;
 
+use super::traces::Spans;
 use crate::Telemetry;
-use crate::traces::Spans;
 
 /// Counts what goes through it.
 #[derive(Debug)]

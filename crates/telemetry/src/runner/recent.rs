@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use loggia_evaluator::context::CallId;
 use tonic::Code;
 
-use crate::observed::Evaluated;
+use super::observed::Evaluated;
 
 /// How many evaluations are remembered.
 const MOST_EVALUATIONS: usize = 100;

@@ -22,9 +22,9 @@ use opentelemetry_sdk::trace::{self as export, BatchSpanProcessor, SpanData, Spa
 use tokio::runtime::Handle;
 use tonic::Code;
 
+use super::observed::Evaluated;
+use super::otlp::{http_client, resource};
 use crate::environment;
-use crate::observed::Evaluated;
-use crate::otlp::{http_client, resource};
 
 /// How long the last spans may take to leave when the program ends.
 const LAST_TIME: Duration = Duration::from_secs(2);
@@ -73,7 +73,7 @@ struct Console;
 
 impl Traces {
     /// Sends to where the variables of OpenTelemetry say, as the library reads them.
-    pub(crate) fn new(to: environment::Traces) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn new(to: environment::Traces) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let mut processor = match to {
             environment::Traces::Grpc => batches(SpanExporter::builder().with_tonic().build()?),
             environment::Traces::Http => {

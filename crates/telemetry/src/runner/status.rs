@@ -1,16 +1,34 @@
-//! The state of the service as one JSON document, which the status page draws.
+//! The status page, and the state of the service as the JSON document that it draws.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ::http::StatusCode;
 use loggia_evaluator::code_name;
 use loggia_pods::{FunctionView, InstanceView, Snapshot};
 use serde_json::{Value, json};
 
+use super::recent::{Entry, Figures, Recent};
 use crate::Telemetry;
+use crate::http::{self, Answer};
 use crate::process::Figures as ProcessFigures;
-use crate::recent::{Entry, Figures, Recent};
+
+const PAGE: &str = include_str!("status.html");
+
+/// The pages that only a function runner has.
+pub(crate) async fn page(telemetry: &Telemetry, path: &str) -> Option<Answer> {
+    let (status, kind, text) = match path {
+        "/" => (StatusCode::OK, "text/html; charset=utf-8", PAGE.to_owned()),
+        "/status.json" => (StatusCode::OK, "application/json", telemetry.status().await.to_string()),
+        // For probes where the service speaks TLS, which those of Kubernetes cannot.
+        "/healthz" => (StatusCode::OK, "text/plain", "alive\n".to_owned()),
+        "/readyz" if telemetry.is_serving() => (StatusCode::OK, "text/plain", "serving\n".to_owned()),
+        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", "not serving\n".to_owned()),
+        _ => return None,
+    };
+    Some(http::page(status, kind, text))
+}
 
 impl Telemetry {
     /// What the service does now and did lately. It holds nothing of a package.

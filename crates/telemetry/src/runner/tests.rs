@@ -5,26 +5,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use loggia_evaluator::context::{CallId, Context, Noted, note};
-use loggia_evaluator::server::Routes;
-use loggia_evaluator::{Answer, Call, Ended, Error, Evaluation, Evaluator, Lifecycle, Multi, Observer as _};
+use loggia_evaluator::{Answer, Call, Ended, Error, Evaluation, Evaluator, Lifecycle, Observer as _};
 use loggia_pods::{FunctionView, InstanceState, InstanceView, Observer as _, Phase, Snapshot};
 use loggia_registry::{Found, Observer as _};
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
-    MetricsService, MetricsServiceServer,
-};
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use tonic::Code;
 
-use crate::observed::Evaluated;
-use crate::{Environment, Observed, Sources, Telemetry};
+use super::observed::Evaluated;
+use super::push;
+use crate::{Observed, Sources, Telemetry};
 
 fn evaluated(image: &str, code: Code) -> Evaluated {
     Evaluated {
@@ -97,7 +92,7 @@ fn eventful_telemetry() -> Telemetry {
     loggia_pods::Observer::asked(&telemetry, "create", "pods", Some(201), Duration::from_millis(5));
     loggia_registry::Observer::asked(&telemetry, "r.io", None, Duration::from_millis(5));
     telemetry.looked_up(Found::Fetched);
-    telemetry.shared.runner.show(&snapshot());
+    telemetry.shared.runner.metrics.show(&snapshot());
     telemetry
 }
 
@@ -115,7 +110,7 @@ fn families(text: &str) -> BTreeMap<String, String> {
 
 /// The rows of the table of metrics in the documentation: name and kind.
 fn documented() -> BTreeMap<String, String> {
-    let page = include_str!("../../../docs/operating.md");
+    let page = include_str!("../../../../docs/operating.md");
     let section = page.split("\n## ").find(|section| section.starts_with("Metrics\n")).unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.map(|row| {
@@ -130,52 +125,22 @@ async fn every_metric_is_documented_and_every_documented_metric_is_emitted() {
     assert_eq!(families(&eventful().await), documented());
 }
 
-/// A collector that keeps what it is sent.
-#[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<Metric>>>);
-
-#[tonic::async_trait]
-impl MetricsService for Collector {
-    async fn export(
-        &self,
-        request: tonic::Request<ExportMetricsServiceRequest>,
-    ) -> Result<tonic::Response<ExportMetricsServiceResponse>, tonic::Status> {
-        let scopes = request.into_inner().resource_metrics.into_iter().flat_map(|one| one.scope_metrics);
-        self.0.lock().unwrap().extend(scopes.flat_map(|scope| scope.metrics));
-        Ok(tonic::Response::new(ExportMetricsServiceResponse::default()))
-    }
-}
-
 #[tokio::test]
-async fn every_documented_metric_arrives_at_a_collector() {
-    let collector = Collector::default();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let lifecycle = Lifecycle::default();
-    let routes = Routes::new(Arc::new(Multi::default()), &lifecycle, 1 << 20)
-        .with(MetricsServiceServer::new(collector.clone()));
-    lifecycle.serve();
-    tokio::spawn(loggia_evaluator::server::serve(listener, routes));
-    let environment = Environment::read(|name| match name {
-        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(endpoint.clone()),
-        "OTEL_EXPORTER_OTLP_PROTOCOL" => Some("grpc".to_owned()),
-        _ => None,
-    });
-    let telemetry = eventful_telemetry();
-    telemetry.push(environment.unwrap().push.unwrap()).unwrap();
-    telemetry.stop().await;
-
-    let metrics = collector.0.lock().unwrap().clone();
+async fn every_documented_metric_is_sent_to_a_collector() {
+    let request = push::request(&eventful_telemetry(), &Resource::default()).await;
+    let [resource] = &*request.resource_metrics else { panic!("{request:?}") };
+    let [scope] = &*resource.scope_metrics else { panic!("{request:?}") };
+    let metrics = &scope.metrics;
     let kind = |metric: &Metric| match metric.data.as_ref().unwrap() {
         Data::Gauge(_) => "gauge",
         Data::Sum(sum) if sum.is_monotonic => "counter",
         Data::Histogram(_) => "histogram",
         other => panic!("{other:?}"),
     };
-    let arrived: BTreeMap<_, _> =
+    let sent: BTreeMap<_, _> =
         metrics.iter().map(|metric| (metric.name.clone(), kind(metric).to_owned())).collect();
-    assert_eq!(arrived, documented());
-    assert_eq!(metrics.len(), arrived.len(), "a family arrived twice");
+    assert_eq!(sent, documented());
+    assert_eq!(metrics.len(), sent.len(), "a family is sent twice");
 }
 
 #[tokio::test]
@@ -197,8 +162,8 @@ async fn the_text_is_what_prometheus_reads() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
     }
-    // What Porch's own test looks for: `go_*` and `rpc_server_*` as regular expressions, which is less.
-    assert!(text.contains("go") && text.contains("rpc_server_") && text.contains("rpc_client_"));
+    // The names that Porch's own tests and dashboards look for.
+    assert!(text.contains("rpc_server_") && text.contains("rpc_client_"));
 }
 
 #[tokio::test]
@@ -232,7 +197,7 @@ async fn made_up_images_do_not_multiply_series() {
     assert_eq!(status["errors"].as_array().unwrap().len(), 50);
 }
 
-/// Waits for ever, or fails, as the image says.
+/// Waits forever, or fails, as the image says.
 #[derive(Debug)]
 struct Moody;
 
@@ -309,12 +274,12 @@ async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
         }
     }
     let dashboard: serde_json::Value =
-        serde_json::from_str(include_str!("../../../deploy/observability/dashboard.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../deploy/observability/dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let expressions: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
     assert!(expressions.len() > 20);
-    let alerts = include_str!("../../../deploy/observability/alerts.yaml");
+    let alerts = include_str!("../../../../deploy/observability/alerts.yaml");
     let rules = alerts.lines().filter(|line| !line.trim_start().starts_with("summary:"));
     let rules = rules.collect::<Vec<_>>().join("\n");
     for text in expressions.iter().copied().chain([rules.as_str()]) {
@@ -328,8 +293,8 @@ async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
 
 #[test]
 fn every_alert_is_documented() {
-    let alerts = include_str!("../../../deploy/observability/alerts.yaml");
-    let page = include_str!("../../../docs/operating.md");
+    let alerts = include_str!("../../../../deploy/observability/alerts.yaml");
+    let page = include_str!("../../../../docs/operating.md");
     let names: Vec<_> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(names.len() >= 5);
     for name in &names {

@@ -1,12 +1,12 @@
-//! Names that come from outside, as labels of which there are only so many.
+//! Names from outside as labels, of which there is a limited number.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What stands for all names beyond the limit.
+/// The label for all names beyond the limit.
 const OTHER: &str = "other";
 
-/// Names in the order in which they came, up to a limit. What comes later is one of the others.
+/// The first names up to a limit. All later ones share the label `other`.
 #[derive(Debug)]
 pub(crate) struct Names {
     most: usize,
@@ -21,7 +21,7 @@ impl Names {
         Self { most, known: RwLock::default(), other: OTHER.into() }
     }
 
-    /// The label for a name. A name that is not to be `kept` takes no place of its own.
+    /// The label for a name. A name that is not to be `kept` gets no label of its own.
     pub(crate) fn label(&self, name: &str, kept: bool) -> Arc<str> {
         let name = without_digest(name);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +40,7 @@ impl Names {
     }
 }
 
-/// An image without its digest: there is no end to those.
+/// An image without its digest: digests are unlimited.
 fn without_digest(image: &str) -> &str {
     image.split('@').next().unwrap_or(image)
 }

@@ -1,0 +1,409 @@
+//! The metrics that only a function runner has.
+
+use std::hash::Hash;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loggia_evaluator::process::Processes;
+use loggia_pods::{InstanceState, Snapshot};
+use loggia_registry::Found;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+use tonic::Code;
+
+use super::Sources;
+use super::names::Names;
+use super::observed::Evaluated;
+use crate::Telemetry;
+use crate::metrics::{Durations, Rpc, in_milliseconds, milliseconds};
+
+/// The bounds of durations: from what a warm call takes to what a large image takes to be pulled.
+const SECONDS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// How many images have figures of their own.
+const MOST_IMAGES: usize = 200;
+
+/// How many registries have figures of their own.
+const MOST_REGISTRIES: usize = 20;
+
+/// The metrics of a function runner.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    images: Names,
+    registries: Names,
+    evaluations: Family<Evaluation, Counter>,
+    evaluation: Durations<ByImage>,
+    queue: Durations<ByEvaluator>,
+    call: Durations<ByEvaluator>,
+    pod_calls: Durations<Rpc>,
+    exits: Family<Exit, Counter>,
+    in_flight: Gauge,
+    children: Gauge,
+    pods: Family<PodLabels, Gauge>,
+    waiters: Family<Image, Gauge>,
+    queued: Gauge,
+    to_warm: Gauge,
+    news: Gauge,
+    starts: Family<Start, Counter>,
+    start: Histogram,
+    phases: Durations<PhaseLabel>,
+    removals: Family<Removal, Counter>,
+    registry_requests: Family<RegistryRequest, Counter>,
+    registry_time: Durations<RegistryLabel>,
+    lookups: Family<Lookup, Counter>,
+    api_requests: Family<ApiRequest, Counter>,
+    api_time: Durations<ApiLabel>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Evaluation {
+    image: Arc<str>,
+    evaluator: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByImage {
+    image: Arc<str>,
+    evaluator: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByEvaluator {
+    evaluator: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Exit {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PodLabels {
+    image: Arc<str>,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Image {
+    image: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Start {
+    image: Arc<str>,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PhaseLabel {
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Removal {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RegistryRequest {
+    registry: Arc<str>,
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RegistryLabel {
+    registry: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Lookup {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ApiRequest {
+    verb: &'static str,
+    resource: String,
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ApiLabel {
+    verb: &'static str,
+    resource: String,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    pub(super) fn new(to: &mut Registry) -> Self {
+        Self {
+            images: Names::up_to(MOST_IMAGES),
+            registries: Names::up_to(MOST_REGISTRIES),
+            evaluations: register(
+                to,
+                "loggia_evaluations",
+                "Functions that were run or refused, by image, evaluator and outcome",
+                Family::default(),
+            ),
+            evaluation: register(
+                to,
+                "loggia_evaluation_duration_seconds",
+                "How long evaluations took in all",
+                seconds(),
+            ),
+            queue: register(
+                to,
+                "loggia_evaluation_queue_duration_seconds",
+                "How long evaluations waited for a pod or for a slot for their process",
+                seconds(),
+            ),
+            call: register(
+                to,
+                "loggia_evaluation_call_duration_seconds",
+                "How long the function itself took, the way to its pod included",
+                seconds(),
+            ),
+            pod_calls: register(
+                to,
+                "rpc_client_duration_milliseconds",
+                "How long gRPC calls into function pods took, by method and status",
+                Family::new_with_constructor(milliseconds),
+            ),
+            exits: register(
+                to,
+                "loggia_process_exits",
+                "Ends of functions that ran as processes",
+                Family::default(),
+            ),
+            children: register(
+                to,
+                "loggia_processes",
+                "Functions that run as processes of this machine now",
+                Gauge::default(),
+            ),
+            in_flight: register(
+                to,
+                "loggia_calls_in_flight",
+                "Calls that are owed an answer now",
+                Gauge::default(),
+            ),
+            pods: register(
+                to,
+                "loggia_pods",
+                "Function pods in the pool, by image and state",
+                Family::default(),
+            ),
+            waiters: register(
+                to,
+                "loggia_pod_waiters",
+                "Calls that wait for a pod, by image",
+                Family::default(),
+            ),
+            queued: register(
+                to,
+                "loggia_pod_queue_length",
+                "Calls that wait for a pod, in all",
+                Gauge::default(),
+            ),
+            to_warm: register(
+                to,
+                "loggia_pods_to_warm",
+                "Functions that are to be warmed up and have had no turn yet",
+                Gauge::default(),
+            ),
+            news: register(
+                to,
+                "loggia_pod_watch_up",
+                "1 while news of pods arrives from the API server, 0 while it does not",
+                Gauge::default(),
+            ),
+            starts: register(
+                to,
+                "loggia_pod_starts",
+                "Starts of function pods, by outcome",
+                Family::default(),
+            ),
+            start: register(
+                to,
+                "loggia_pod_start_duration_seconds",
+                "How long function pods took from the decision to start one until it answered",
+                Histogram::new(SECONDS),
+            ),
+            phases: register(
+                to,
+                "loggia_pod_start_phase_duration_seconds",
+                "How long each phase of such a start took",
+                seconds(),
+            ),
+            removals: register(
+                to,
+                "loggia_pod_removals",
+                "Function pods that this runner let go, by reason",
+                Family::default(),
+            ),
+            registry_requests: register(
+                to,
+                "loggia_registry_requests",
+                "Requests to image registries, by host and HTTP status",
+                Family::default(),
+            ),
+            registry_time: register(
+                to,
+                "loggia_registry_request_duration_seconds",
+                "How long registries took to answer",
+                seconds(),
+            ),
+            lookups: register(
+                to,
+                "loggia_registry_lookups",
+                "Questions about images, by whether the registry had to be asked",
+                Family::default(),
+            ),
+            api_requests: register(
+                to,
+                "loggia_kubernetes_requests",
+                "Requests to the Kubernetes API server, by verb, resource and HTTP status",
+                Family::default(),
+            ),
+            api_time: register(
+                to,
+                "loggia_kubernetes_request_duration_seconds",
+                "How long the Kubernetes API server took to answer",
+                seconds(),
+            ),
+        }
+    }
+
+    /// Counts an evaluation that is over, and returns the label for its image.
+    pub(super) fn evaluated(&self, evaluated: &Evaluated) -> Arc<str> {
+        let Evaluated { image, evaluator, code, total, noted, .. } = evaluated;
+        // Names of functions that do not exist must not use up the labels for those that do.
+        let kept = !matches!(code, Code::NotFound | Code::InvalidArgument);
+        let image = self.images.label(image, kept);
+        let outcome = loggia_evaluator::code_name(*code);
+        let labels = Evaluation { image: Arc::clone(&image), evaluator, outcome };
+        self.evaluations.get_or_create(&labels).inc();
+        let labels = ByImage { image: Arc::clone(&image), evaluator };
+        self.evaluation.get_or_create(&labels).observe(total.as_secs_f64());
+        let labels = ByEvaluator { evaluator };
+        if let Some(queued) = noted.queued {
+            self.queue.get_or_create(&labels).observe(queued.as_secs_f64());
+        }
+        if let Some(called) = noted.called {
+            self.call.get_or_create(&labels).observe(called.as_secs_f64());
+            if noted.pod.is_some() {
+                let rpc = Rpc::new("evaluator.FunctionEvaluator", "EvaluateFunction", *code);
+                self.pod_calls.get_or_create(&rpc).observe(in_milliseconds(called));
+            }
+        }
+        if let Some(exit) = noted.exit {
+            self.exits.get_or_create(&Exit { result: result_of(exit) }).inc();
+        }
+        image
+    }
+
+    /// Shows the service as it is now, and the pool if there is one.
+    pub(super) fn look(&self, sources: &Sources, snapshot: Option<&Snapshot>) {
+        self.in_flight.set(as_gauge(sources.lifecycle.in_flight()));
+        self.children.set(as_gauge(sources.processes.as_ref().map_or(0, Processes::running)));
+        if let Some(snapshot) = snapshot {
+            self.show(snapshot);
+        }
+    }
+
+    pub(super) fn show(&self, snapshot: &Snapshot) {
+        self.pods.clear();
+        self.waiters.clear();
+        let mut queued = 0;
+        for function in &snapshot.functions {
+            let image = self.images.label(&function.image, true);
+            for state in InstanceState::ALL {
+                let count = function.instances.iter().filter(|instance| instance.state == state).count();
+                let labels = PodLabels { image: Arc::clone(&image), state: state.name() };
+                self.pods.get_or_create(&labels).inc_by(as_gauge(count));
+            }
+            self.waiters.get_or_create(&Image { image }).inc_by(as_gauge(function.waiting));
+            queued += function.waiting;
+        }
+        self.queued.set(as_gauge(queued));
+        self.to_warm.set(as_gauge(snapshot.to_warm));
+        self.news.set(i64::from(snapshot.trouble.is_none()));
+    }
+}
+
+fn register<M: Metric + Clone>(to: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    to.register(name, help, metric.clone());
+    metric
+}
+
+fn seconds<L: Clone + Eq + Hash>() -> Durations<L> {
+    Family::new_with_constructor(|| Histogram::new(SECONDS))
+}
+
+fn as_gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn result_of(exit: ExitStatus) -> &'static str {
+    match exit.code() {
+        Some(0) => "success",
+        Some(_) => "failure",
+        None => "signal",
+    }
+}
+
+/// The class of a status is not enough to tell 401 from 404; its number is one of few.
+fn code_label(code: Option<u16>) -> String {
+    code.map_or_else(|| "none".to_owned(), |code| code.to_string())
+}
+
+impl loggia_pods::Observer for Telemetry {
+    fn phase(&self, phase: loggia_pods::Phase, took: Duration) {
+        let labels = PhaseLabel { phase: phase.name() };
+        self.shared.runner.metrics.phases.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    fn started(&self, image: &str, up: bool, took: Duration) {
+        let metrics = &self.shared.runner.metrics;
+        let image = metrics.images.label(image, true);
+        let outcome = if up { "ready" } else { "failed" };
+        metrics.starts.get_or_create(&Start { image, outcome }).inc();
+        if up {
+            metrics.start.observe(took.as_secs_f64());
+        }
+    }
+
+    fn left(&self, _: &str, why: &'static str) {
+        self.shared.runner.metrics.removals.get_or_create(&Removal { reason: why }).inc();
+    }
+
+    fn asked(&self, verb: &'static str, resource: &str, code: Option<u16>, took: Duration) {
+        let metrics = &self.shared.runner.metrics;
+        let request = ApiRequest { verb, resource: resource.to_owned(), code: code_label(code) };
+        metrics.api_requests.get_or_create(&request).inc();
+        let labels = ApiLabel { verb, resource: resource.to_owned() };
+        metrics.api_time.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+}
+
+impl loggia_registry::Observer for Telemetry {
+    fn asked(&self, host: &str, code: Option<u16>, took: Duration) {
+        let metrics = &self.shared.runner.metrics;
+        let registry = metrics.registries.label(host, true);
+        let request = RegistryRequest { registry: Arc::clone(&registry), code: code_label(code) };
+        metrics.registry_requests.get_or_create(&request).inc();
+        metrics.registry_time.get_or_create(&RegistryLabel { registry }).observe(took.as_secs_f64());
+    }
+
+    fn looked_up(&self, found: Found) {
+        self.shared.runner.metrics.lookups.get_or_create(&Lookup { result: found.name() }).inc();
+    }
+}
