@@ -7,9 +7,9 @@ use loggia_yaml::{
 };
 
 use crate::failure::Failure;
-use crate::migration::{self, Spellings};
-use crate::object::Object;
-use crate::report;
+use crate::kyaml::migration::{self, Spellings};
+use crate::sdk::object::Object;
+use crate::sdk::report;
 
 /// What a function's program is built on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 
 mod check;
 mod definitions;
+pub(crate) mod files;
 mod folder;
 mod format;
 mod json;
