@@ -6,16 +6,11 @@ mod create_setters;
 mod drop_comments;
 mod enable_gcp_services;
 mod ensure_name_substring;
-#[cfg(feature = "schemas")]
 mod fix;
-#[cfg(feature = "schemas")]
 mod format;
-#[cfg(feature = "gatekeeper")]
 mod gatekeeper;
 mod gen_pkg_context;
-#[cfg(feature = "schemas")]
 mod kubeconform;
-#[cfg(feature = "schemas")]
 mod kubeval;
 mod list_setters;
 mod no_op;
@@ -27,7 +22,6 @@ mod set_image;
 mod set_labels;
 mod set_namespace;
 mod set_project_id;
-#[cfg(feature = "starlark")]
 mod starlark;
 mod upsert_resource;
 
@@ -41,16 +35,11 @@ pub static CATALOG: &[&Function] = &[
     &drop_comments::FUNCTION,
     &enable_gcp_services::FUNCTION,
     &ensure_name_substring::FUNCTION,
-    #[cfg(feature = "schemas")]
     &fix::FUNCTION,
-    #[cfg(feature = "schemas")]
     &format::FUNCTION,
-    #[cfg(feature = "gatekeeper")]
     &gatekeeper::FUNCTION,
     &gen_pkg_context::FUNCTION,
-    #[cfg(feature = "schemas")]
     &kubeconform::FUNCTION,
-    #[cfg(feature = "schemas")]
     &kubeval::FUNCTION,
     &list_setters::FUNCTION,
     &no_op::FUNCTION,
@@ -62,7 +51,6 @@ pub static CATALOG: &[&Function] = &[
     &set_labels::FUNCTION,
     &set_namespace::FUNCTION,
     &set_project_id::FUNCTION,
-    #[cfg(feature = "starlark")]
     &starlark::FUNCTION,
     &upsert_resource::FUNCTION,
 ];

@@ -51,7 +51,6 @@ pub(crate) enum Run {
     /// All it needs is in the list.
     List(fn(&mut ResourceList) -> Result<(), Failure>),
     /// Its config may name files with schemas.
-    #[cfg(feature = "schemas")]
     WithSchemas(fn(&mut ResourceList, &dyn SchemaFiles) -> Result<(), Failure>),
 }
 
@@ -82,12 +81,10 @@ impl Version {
     /// # Errors
     /// If the original would end with exit code 1. The list then holds what it would have written: its
     /// results, and the changes made so far.
-    #[cfg_attr(not(feature = "schemas"), allow(unused_variables, reason = "what wants files is left out"))]
     pub fn run_with(&self, list: &mut ResourceList, files: &dyn SchemaFiles) -> Result<(), Failure> {
         self.framework.prepare(list);
         let outcome = match self.run {
             Run::List(run) => run(list),
-            #[cfg(feature = "schemas")]
             Run::WithSchemas(run) => run(list, files),
         };
         self.framework.finish(list);
