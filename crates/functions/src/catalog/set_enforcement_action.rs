@@ -4,7 +4,8 @@ use loggia_krm::{FileRef, Resource, ResourceList, ResultItem, Results};
 use loggia_yaml::{Node, Tag, node_to_string};
 
 use crate::failure::Failure;
-use crate::sdk::{config, report};
+use crate::kyaml::{data, outcome};
+use crate::sdk::report;
 use crate::{Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -29,12 +30,12 @@ fn run(list: &mut ResourceList) -> Result<(), Failure> {
         Ok(results) => results.clone(),
         Err(cause) => vec![report::error(format!("failed to process policies: {cause}"))],
     };
-    report::set_named(list, FUNCTION.name, &Results(results));
+    outcome::set_named(list, FUNCTION.name, &Results(results));
     outcome.map(drop).map_err(Failure::kyaml)
 }
 
 fn read_config(config: Option<&Node>) -> Result<String, String> {
-    let data = config::data_map(config);
+    let data = data::map(config);
     if data.len() != 1 {
         return Err("expecting exactly 1 enforcementAction as part of the ConfigMap".to_owned());
     }

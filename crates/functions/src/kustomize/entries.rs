@@ -6,6 +6,7 @@ use loggia_krm::Resource;
 use loggia_yaml::{Node, node_to_string};
 
 use crate::kustomize::field_spec::{self, FieldSpec, Leaf};
+use crate::kyaml::data;
 use crate::sdk::config::{self, Mismatch};
 
 /// How a function's config is called, and what it says of a bad one.
@@ -32,9 +33,7 @@ impl Config {
     pub(crate) fn read(config: Option<&Node>, dialect: &Dialect) -> Result<Self, String> {
         let resource = config.cloned().map(Resource::new).unwrap_or_default();
         let config = match (resource.api_version(), resource.kind()) {
-            ("v1", "ConfigMap") => {
-                Self { entries: config::data_map(Some(resource.node())), fields: Vec::new() }
-            }
+            ("v1", "ConfigMap") => Self { entries: data::map(Some(resource.node())), fields: Vec::new() },
             ("fn.kpt.dev/v1alpha1", kind) if dialect.kinds.contains(&kind) => {
                 Self::decode(&resource, dialect)?
             }

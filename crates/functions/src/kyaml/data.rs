@@ -25,3 +25,12 @@ pub(crate) fn of(object: &Node) -> BTreeMap<String, String> {
 fn value(node: &Node) -> &str {
     if node.tag() == Tag::Null { "" } else { raw_text(node) }
 }
+
+/// The entries of an object's `data` as kyaml's `GetDataMap` reads them: unlike in [`of`], the last of two equal
+/// keys wins. What is not a scalar is the empty text.
+pub(crate) fn map(config: Option<&Node>) -> BTreeMap<String, String> {
+    let data = config.and_then(|config| config.get("data")).map_or(&[][..], Node::pairs);
+    let value =
+        |value: &Node| if value.is_null() { "" } else { value.scalar().unwrap_or_default() }.to_owned();
+    data.iter().map(|pair| (pair.key.scalar().unwrap_or_default().to_owned(), value(&pair.value))).collect()
+}

@@ -1,9 +1,9 @@
 //! How programs on kyaml's framework end: with results, or with an error that is a result too.
 
 use loggia_krm::{ResourceList, ResultItem, Results, Severity};
+use loggia_yaml::{Node, Pair};
 
 use crate::Failure;
-use crate::sdk::report;
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) fn conclude(
     };
     match shape {
         Shape::List => list.set_results(&Results(results)),
-        Shape::Named(name) => report::set_named(list, name, &Results(results)),
+        Shape::Named(name) => set_named(list, name, &Results(results)),
     }
     ended
 }
@@ -42,8 +42,18 @@ pub(crate) fn conclude_quietly(
     outcome: Result<(), String>,
 ) -> Result<(), Failure> {
     let Err(message) = outcome else { return Ok(()) };
-    let results = Results(vec![report::error(message)]);
-    report::set_named(list, name, &results);
+    let results = Results(vec![ResultItem::new(Severity::Error, message)]);
+    set_named(list, name, &results);
     // The text always has a place for the field.
     Err(Failure::kyaml(results.to_string().replacen(": ", " : ", 1)))
+}
+
+/// Sets results as functions on an older kyaml do: as a mapping with the function's name.
+pub(crate) fn set_named(list: &mut ResourceList, name: &str, results: &Results) {
+    let pair = |key: &str, value: Node| Pair { key: Node::verbatim(key), value };
+    let mut pairs = vec![pair("name", Node::string(name))];
+    if !results.is_empty() {
+        pairs.push(pair("items", results.to_node()));
+    }
+    list.results = Some(Node::from_pairs(pairs));
 }

@@ -160,14 +160,6 @@ fn data_of(config: &Node) -> Result<BTreeMap<String, String>, String> {
     Ok(scalar_texts(data))
 }
 
-/// The data of a config as kyaml reads it: what is no scalar counts as an empty text.
-pub(crate) fn data_map(config: Option<&Node>) -> BTreeMap<String, String> {
-    let data = config.and_then(|config| config.get("data")).map_or(&[][..], Node::pairs);
-    let value =
-        |value: &Node| if value.is_null() { "" } else { value.scalar().unwrap_or_default() }.to_owned();
-    data.iter().map(|pair| (pair.key.scalar().unwrap_or_default().to_owned(), value(&pair.value))).collect()
-}
-
 /// The scalars of a mapping as texts, null as the empty one.
 fn scalar_texts(mapping: &Node) -> BTreeMap<String, String> {
     let entry = |pair: &Pair| {

@@ -1,4 +1,4 @@
-//! Results as each framework writes them.
+//! Results as the SDK makes and writes them.
 
 use loggia_krm::{FileRef, ResourceList, ResourceRef, ResultItem, Results, Severity, annotation};
 use loggia_yaml::{Node, Pair};
@@ -54,16 +54,6 @@ pub(crate) fn append(list: &mut ResourceList, items: impl IntoIterator<Item = Re
     for node in added {
         results.push(node);
     }
-}
-
-/// Sets results as functions on an older kyaml do: as a mapping with the function's name.
-pub(crate) fn set_named(list: &mut ResourceList, name: &str, results: &Results) {
-    let pair = |key: &str, value: Node| Pair { key: Node::verbatim(key), value };
-    let mut pairs = vec![pair("name", Node::string(name))];
-    if !results.is_empty() {
-        pairs.push(pair("items", results.to_node()));
-    }
-    list.results = Some(Node::from_pairs(pairs));
 }
 
 /// The order of keys that the SDK's detour over JSON leaves: well-known names first, others by name.

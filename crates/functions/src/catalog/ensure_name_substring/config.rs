@@ -5,7 +5,7 @@ use loggia_yaml::Node;
 use serde::Deserialize;
 
 use crate::kustomize::field_spec::{FieldSpec, split_api_version};
-use crate::sdk::config;
+use crate::kyaml::data;
 
 /// On which side of a name the substring goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -77,7 +77,7 @@ impl Config {
     }
 
     fn from_data(config: &Node) -> Result<Self, String> {
-        let data = config::data_map(Some(config));
+        let data = data::map(Some(config));
         let mut entries = data.into_iter();
         match (entries.next(), entries.len()) {
             (Some((key, substring)), 0) => {

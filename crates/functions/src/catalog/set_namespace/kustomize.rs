@@ -10,8 +10,8 @@ use loggia_yaml::Node;
 use super::FUNCTION;
 use crate::failure::Failure;
 use crate::kustomize::field_spec::{FieldSpec, Leaf, undecodable};
-use crate::kustomize::resource_map;
-use crate::kustomize::resource_map::Id;
+use crate::kustomize::resource_map::{self, Id};
+use crate::kyaml::data;
 use crate::kyaml::outcome::conclude_quietly;
 use crate::sdk::config;
 
@@ -116,7 +116,7 @@ impl Config {
         let resource = config.cloned().map(Resource::new).unwrap_or_default();
         let config = match (resource.api_version(), resource.kind()) {
             ("v1", "ConfigMap") => {
-                let mut data = config::data_map(Some(resource.node()));
+                let mut data = data::map(Some(resource.node()));
                 Self { namespace: data.remove("namespace").unwrap_or_default(), fields: Vec::new() }
             }
             ("fn.kpt.dev/v1alpha1", "SetNamespace" | "SetNamespaceConfig") => {
