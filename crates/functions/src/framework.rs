@@ -1,15 +1,12 @@
 //! What the originals are built on: how a program reads its list and writes it back.
 
 use loggia_krm::annotation::INDEX;
-use loggia_krm::{Resource, ResourceList, StreamOptions, Wrapping, sdk};
-use loggia_yaml::{
-    Document, EmitOptions, Fidelity, Node, Pair, SequenceStyle, node_to_string_with, to_string,
-};
+use loggia_krm::{Resource, ResourceList, StreamOptions};
+use loggia_yaml::{Document, Node, to_string};
 
 use crate::failure::Failure;
-use crate::migration::{self, Spellings};
-use crate::object::Object;
-use crate::report;
+use crate::kyaml::migration::{self, Spellings};
+use crate::sdk;
 
 /// What a function's program is built on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +29,7 @@ impl Framework {
     /// Reads what a program of this kind finds on standard input.
     pub(crate) fn read(self, stdin: &[u8]) -> Result<ResourceList, Failure> {
         match self {
-            Self::Sdk => read_single(stdin).map_err(Failure::sdk),
+            Self::Sdk => sdk::list::read(stdin).map_err(Failure::sdk),
             _ => ResourceList::parse(stdin, StreamOptions::default())
                 .map_err(|error| self.failure(&format!("failed to read ResourceList input: {error}"))),
         }
@@ -74,7 +71,7 @@ impl Framework {
     /// Does to the items what programs of this kind do last.
     pub(crate) fn finish(self, list: &mut ResourceList) {
         match self {
-            Self::Sdk => sort_items(list),
+            Self::Sdk => sdk::list::sort_items(list),
             // Metadata that is no mapping stays; the originals do not get this far with it.
             Self::Kyaml | Self::OldKyaml | Self::KyamlTwice | Self::OldKyamlTwice => {
                 list.items.iter_mut().for_each(|item| drop(item.drop_empty_metadata()));
@@ -86,7 +83,7 @@ impl Framework {
     /// Writes what a program of this kind leaves on standard output.
     pub(crate) fn write(self, list: &ResourceList) -> String {
         match self {
-            Self::Sdk => write_single(list),
+            Self::Sdk => sdk::list::write(list),
             Self::KyamlTwice | Self::OldKyamlTwice if list.wrapping.is_none() => {
                 // Documents keep the annotations of the reader, which once had one spelling.
                 let mut items = list.items.clone();
@@ -107,45 +104,4 @@ fn have_annotations(item: &mut Resource) {
     if odd && let Some(annotations) = item.node_mut().at_mut(&ANNOTATIONS) {
         *annotations = Node::mapping();
     }
-}
-
-/// Sorts by version, kind, namespace and name; equals stay in order.
-fn sort_items(list: &mut ResourceList) {
-    list.items.sort_by_cached_key(|item| {
-        let item = Object::of(item);
-        format!("{} {} {} {}", item.api_version(), item.kind(), item.namespace(), item.name())
-    });
-}
-
-fn read_single(stdin: &[u8]) -> Result<ResourceList, sdk::Error> {
-    let mut list = ResourceList::from_node(sdk::read(stdin)?);
-    list.wrapping = Some(Wrapping::default());
-    list.function_config = list.function_config.filter(|config| !config.is_empty());
-    read_results(&mut list);
-    Ok(list)
-}
-
-/// Results of functions before are kept as a list, whatever their shape was.
-fn read_results(list: &mut ResourceList) {
-    let items = match list.results.take() {
-        Some(results) if results.is_mapping() => results.get("items").cloned(),
-        results => results,
-    };
-    list.results = items.filter(|items| items.is_sequence() && !items.is_empty()).map(|mut items| {
-        report::sort_keys(&mut items);
-        items
-    });
-}
-
-fn write_single(list: &ResourceList) -> String {
-    let Wrapping { api_version, kind } = Wrapping::default();
-    let pair = |key: &str, value: Node| Pair { key: Node::verbatim(key), value };
-    let mut pairs = vec![pair("apiVersion", Node::verbatim(api_version)), pair("kind", Node::verbatim(kind))];
-    if !list.items.is_empty() {
-        pairs.push(pair("items", list.items.iter().map(|item| item.node().clone()).collect()));
-    }
-    pairs.extend(list.function_config.clone().map(|config| pair("functionConfig", config)));
-    pairs.extend(list.results.clone().map(|results| pair("results", results)));
-    let options = EmitOptions { sequences: SequenceStyle::Compact, fidelity: Fidelity::Faithful };
-    node_to_string_with(&Node::from_pairs(pairs), options)
 }

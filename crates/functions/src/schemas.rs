@@ -6,6 +6,7 @@
 
 mod check;
 mod definitions;
+pub(crate) mod files;
 mod folder;
 mod format;
 mod json;
@@ -159,7 +160,6 @@ impl Catalog {
 }
 
 /// The newest definitions as a document of their own: `{"definitions": {…}}`.
-#[cfg(feature = "starlark")]
 pub(crate) fn document() -> String {
     let index = Index::get();
     let newest = 1 << index.versions.len().saturating_sub(1);
