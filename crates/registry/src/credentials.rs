@@ -1,4 +1,4 @@
-//! Which credentials go with an image.
+//! Finds the credential for an image.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::docker_config::{DockerConfig, Found, Proof};
 use crate::helper::Helpers;
 use crate::{Reference, Settings};
 
-/// What proves who asks, and where it came from, which may be shown.
+/// A credential and where it was found. The origin holds no secret, so messages may show it.
 #[derive(Clone, Debug)]
 pub(crate) struct Credential {
     pub(crate) proof: Proof,
     pub(crate) origin: String,
 }
 
-/// Finds credentials: the file of the installation first, then those of the user.
+/// Finds credentials: in the file of the installation first, then in the user's keychain.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     settings: Arc<Settings>,
@@ -31,8 +31,8 @@ impl Credentials {
         Self { settings, helpers }
     }
 
-    /// What there is for the image; nothing means that it is asked for by nobody in particular. The files
-    /// are read each time, so that a rotated secret is used without anybody watching.
+    /// The credential for an image, or none for anonymous requests. The files are read each time, so a rotated
+    /// secret needs no watcher.
     pub(crate) async fn find(
         &self,
         image: &str,
