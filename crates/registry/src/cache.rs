@@ -117,14 +117,14 @@ impl Cache {
         if let Some(entry) = entries.get_mut(image) {
             match &mut entry.state {
                 State::Known { metadata, stale_from } => {
-                    let answer = Arc::clone(metadata);
+                    let metadata = Arc::clone(metadata);
                     return match stale_from {
                         Some(from) if now >= *from => {
                             // Fresh for another TTL, so that only this caller checks.
-                            *stale_from = self.stale_from(&answer, now);
-                            Lookup::Stale(answer)
+                            *stale_from = self.stale_from(&metadata, now);
+                            Lookup::Stale(metadata)
                         }
-                        _ => Lookup::Known(answer),
+                        _ => Lookup::Known(metadata),
                     };
                 }
                 State::Fetching(outcome) => return Lookup::Wait(outcome.clone()),

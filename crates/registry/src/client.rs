@@ -266,7 +266,7 @@ impl Client {
         let sent = request.send().await;
         if let Some(observer) = &self.settings.observer {
             let code = sent.as_ref().ok().map(|response| response.status().as_u16());
-            // Without the user and password that may stand in front of `@`.
+            // Without user and password, which may precede an `@`.
             let host = url.authority().rsplit('@').next().unwrap_or_default();
             observer.asked(host, code, begin.elapsed());
         }
@@ -286,7 +286,7 @@ impl Client {
         self.read_body(fetch, response, request.limit, authorized).await
     }
 
-    /// The body of a successful response, or the error that the status stands for.
+    /// The body of a successful response, or the error that follows from the status.
     async fn read_body(
         &self,
         fetch: &Fetch<'_>,

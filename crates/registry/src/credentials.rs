@@ -64,13 +64,13 @@ impl Credentials {
         config: &DockerConfig,
         reference: &Reference,
     ) -> Result<Option<Credential>, String> {
-        let place = file.display();
-        for found in config.find(reference).map_err(|reason| format!("{place}: {reason}"))? {
+        let file = file.display();
+        for found in config.find(reference).map_err(|reason| format!("{file}: {reason}"))? {
             let (proof, origin) = match found {
-                Found::Proof { key, proof } => (proof, format!("the entry `{key}` of {place}")),
+                Found::Proof { key, proof } => (proof, format!("the entry `{key}` of {file}")),
                 Found::Helper { name, server } => {
-                    let asked = self.helpers.ask(&name, &server).await;
-                    match asked.map_err(|reason| format!("{reason} (named in {place})"))? {
+                    let found = self.helpers.get(&name, &server).await;
+                    match found.map_err(|reason| format!("{reason} (named in {file})"))? {
                         Some(proof) => (proof, format!("`docker-credential-{name}` for `{server}`")),
                         None => continue,
                     }

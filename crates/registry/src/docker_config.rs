@@ -220,10 +220,10 @@ impl Auth {
 }
 
 fn decode(auth: &Secret) -> Result<Proof, String> {
-    let wrong = "`auth` is not the base64 of `user:password`";
-    let decoded = Zeroizing::new(BASE64.decode(auth.reveal().trim()).map_err(|_| wrong)?);
-    let text = std::str::from_utf8(&decoded).map_err(|_| wrong)?;
-    let (username, password) = text.split_once(':').ok_or(wrong)?;
+    let invalid = "`auth` is not the base64 of `user:password`";
+    let decoded = Zeroizing::new(BASE64.decode(auth.reveal().trim()).map_err(|_| invalid)?);
+    let text = std::str::from_utf8(&decoded).map_err(|_| invalid)?;
+    let (username, password) = text.split_once(':').ok_or(invalid)?;
     // Docker pads with zeros.
     let password = password.trim_end_matches('\0');
     Ok(Proof::Password { username: Secret::new(username), password: Secret::new(password) })

@@ -46,7 +46,7 @@ impl Helpers {
     }
 
     /// The credential that the helper has for the server, if any.
-    pub(crate) async fn ask(&self, name: &str, server: &str) -> Result<Option<Proof>, String> {
+    pub(crate) async fn get(&self, name: &str, server: &str) -> Result<Option<Proof>, String> {
         let program = format!("docker-credential-{name}");
         if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
             return Err(format!("`{name}` is no name of a credential helper"));
@@ -67,8 +67,8 @@ impl Helpers {
         if finished.status.success() {
             return read(&finished.stdout).ok_or_else(|| format!("`{program}` wrote no credentials"));
         }
-        let said = String::from_utf8_lossy(&finished.stdout);
-        if NOT_FOUND.iter().any(|words| said.trim().eq_ignore_ascii_case(words)) {
+        let output = String::from_utf8_lossy(&finished.stdout);
+        if NOT_FOUND.iter().any(|words| output.trim().eq_ignore_ascii_case(words)) {
             return Ok(None);
         }
         // Its output is not shown: it may hold a secret.
@@ -115,7 +115,7 @@ mod tests {
     async fn a_name_cannot_lead_elsewhere() {
         let helpers = Helpers::new(Duration::from_secs(1));
         for name in ["", "../../bin/sh", "a b"] {
-            assert!(helpers.ask(name, "r.io").await.unwrap_err().contains("is no name"), "{name}");
+            assert!(helpers.get(name, "r.io").await.unwrap_err().contains("is no name"), "{name}");
         }
     }
 }

@@ -91,7 +91,7 @@ impl Manifest {
             return Err(schema_1());
         }
         let RawManifest { schema_version, media_type, config, manifests } = serde_json::from_slice(bytes)
-            .map_err(|error| malformed(format!("the answer is no manifest{}", place(&error))))?;
+            .map_err(|error| malformed(format!("the answer is no manifest{}", position(&error))))?;
         if schema_version == Some(1) {
             return Err(schema_1());
         }
@@ -117,7 +117,7 @@ impl Manifest {
 }
 
 /// Where JSON is invalid. The parser's own message may quote the response, which may be anything.
-fn place(error: &serde_json::Error) -> String {
+fn position(error: &serde_json::Error) -> String {
     format!(": line {}, column {} is not as it should be", error.line(), error.column())
 }
 
@@ -172,7 +172,8 @@ impl RawPlatform {
 
 impl Config {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
-        let malformed = |error| (Kind::Malformed, format!("the config is not an image's{}", place(&error)));
+        let malformed =
+            |error| (Kind::Malformed, format!("the config is not an image's{}", position(&error)));
         let RawConfig { platform, config } = serde_json::from_slice(bytes).map_err(malformed)?;
         let RawRun { entrypoint, cmd, env, working_dir, user } = config.unwrap_or_default();
         // Docker stores an entrypoint that was reset as one empty word.

@@ -5,7 +5,7 @@ use crate::{Platform, Reference};
 /// What a registry says about an image, for one platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// The image as it was asked for.
+    /// The image as it was requested.
     pub reference: Reference,
     /// The digest of the image's manifest: `sha256:` and 64 hexadecimal digits, checked against its bytes.
     pub digest: String,

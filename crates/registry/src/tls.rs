@@ -36,9 +36,9 @@ pub(crate) enum Error {
 
 /// The stamp of the files that [`client_config`] would read.
 pub(crate) fn stamp(authorities: &[PathBuf]) -> Stamp {
-    Stamp::of(authorities.iter().flat_map(|place| match fs::metadata(place) {
-        Ok(found) if found.is_dir() => NAMES.map(|name| place.join(name)).to_vec(),
-        _ => vec![place.clone()],
+    Stamp::of(authorities.iter().flat_map(|path| match fs::metadata(path) {
+        Ok(found) if found.is_dir() => NAMES.map(|name| path.join(name)).to_vec(),
+        _ => vec![path.clone()],
     }))
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn client_config(authorities: &[PathBuf]) -> Result<ClientConfig, Err
     let (mut roots, system) = (RootCertStore::empty(), system_roots());
     roots.extend(system.roots.iter().cloned());
     let mut own = Vec::new();
-    for place in authorities {
-        let file = file_at(place)?;
+    for path in authorities {
+        let file = file_at(path)?;
         let certificates = read(&file)?;
         let (usable, _) = roots.add_parsable_certificates(certificates.iter().cloned());
         if usable == 0 {
@@ -85,12 +85,12 @@ fn system_roots() -> &'static RootCertStore {
 }
 
 /// The file itself, or the first of [`NAMES`] in a folder.
-fn file_at(place: &Path) -> Result<PathBuf, Error> {
-    let found = fs::metadata(place).map_err(|error| Error::Missing(place.to_owned(), error))?;
+fn file_at(path: &Path) -> Result<PathBuf, Error> {
+    let found = fs::metadata(path).map_err(|error| Error::Missing(path.to_owned(), error))?;
     if !found.is_dir() {
-        return Ok(place.to_owned());
+        return Ok(path.to_owned());
     }
-    let [first, second] = NAMES.map(|name| place.join(name));
+    let [first, second] = NAMES.map(|name| path.join(name));
     let problem = |file: &Path| match fs::File::open(file) {
         Ok(_) => None,
         Err(error) => Some(format!("open {}: {}", file.display(), errno_text(&error))),
