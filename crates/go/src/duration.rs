@@ -14,7 +14,7 @@ const HOUR: i64 = 60 * MINUTE;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(i64);
 
-/// Why a text is no duration, in Go's words.
+/// Why a text is not a duration, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError(String);
 

@@ -2,7 +2,7 @@
 //!
 //! `I0314 15:09:26.535898       1 server.rs:42] Listening on :9445`
 //!
-//! Fields of the spans that surround an event stand at the end of its line.
+//! Fields of the spans that surround an event are at the end of its line.
 //!
 //! This is a [`Subscriber`] written by hand for one reason: `wrapper-server` is copied into every function pod
 //! and has a budget of 3 MiB, which tracing-subscriber's registry and formatters would exceed. The price is a
@@ -48,7 +48,7 @@ struct Klog {
     format: Format,
     targets: Targets,
     pid: u32,
-    /// The fields of spans, as they stand in a line, and how many refer to each.
+    /// The fields of spans, as they are printed, and how many references each span has.
     spans: Mutex<HashMap<u64, (String, usize)>>,
     last_span: AtomicU64,
 }
@@ -160,8 +160,8 @@ impl Subscriber for Klog {
 
     fn exit(&self, id: &Id) {
         INSIDE.with_borrow_mut(|inside| {
-            if let Some(place) = inside.iter().rposition(|one| *one == id.into_u64()) {
-                inside.remove(place);
+            if let Some(index) = inside.iter().rposition(|one| *one == id.into_u64()) {
+                inside.remove(index);
             }
         });
     }

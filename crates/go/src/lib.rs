@@ -1,4 +1,4 @@
-//! The habits of Go programs that users' manifests, scripts and eyes rely on.
+//! The conventions of Go programs that users' manifests, scripts and eyes rely on.
 //!
 //! Loggia takes the place of programs written in Go, so it reads their [flag] syntaxes and
 //! [durations](duration), [quotes](mod@quote) strings as they do, words [errors of the system](errno_text),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
 use flate2::{Compression, GzBuilder, write::GzEncoder};
 use ring::digest;
 use tar::{Builder, EntryType, Header};
@@ -16,7 +17,7 @@ pub(crate) struct Layer {
     pub(crate) diff_id: String,
 }
 
-/// Passes bytes on and digests them on their way.
+/// Writes to `inner`, and digests what it wrote.
 struct Digesting<W> {
     inner: W,
     context: digest::Context,
@@ -41,12 +42,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 }
 
 fn sha256(digest: impl AsRef<[u8]>) -> String {
-    use std::fmt::Write as _;
-    let mut text = "sha256:".to_owned();
-    for byte in digest.as_ref() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", HEXLOWER.encode(digest.as_ref()))
 }
 
 fn append(builder: &mut Builder<impl Write>, path: &Path, entry: &Entry) -> Result<(), Error> {

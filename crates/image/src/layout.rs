@@ -59,7 +59,7 @@ pub(crate) fn write(image: &Image, folder: &Path) -> Result<Written, Error> {
     Ok(Written { digest: digest(&manifest), size })
 }
 
-/// The part of the config that says what runs. What is not set is not there, as other tools leave it.
+/// The part of the config that says what runs. Unset fields are left out, as other tools do.
 fn container(config: &Config) -> Value {
     let Config { entrypoint, cmd, env, user, working_dir, labels } = config;
     let mut container = Map::new();

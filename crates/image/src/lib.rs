@@ -1,8 +1,8 @@
 //! Container images made without a container engine.
 //!
 //! An [`Image`] is the files of one layer and the config that a runtime reads. [`Image::write`] turns it into
-//! an OCI image layout, a folder that every registry client can push. Equal images give equal bytes: nothing
-//! of the clock, of the order in which files were named or of the machine goes in.
+//! an OCI image layout, a folder that every registry client can push. Equal images give equal bytes: the output
+//! does not depend on the clock, on the order in which files were added or on the machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ pub struct Image {
     pub tag: Option<String>,
 }
 
-/// What runs, and as whom; the same words as in a container file.
+/// What runs, and as which user; the fields are named as in a container file.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     pub entrypoint: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Platform {
     pub architecture: String,
 }
 
-/// The files of an image by their absolute paths. Folders above them need not be named.
+/// The files of an image by their absolute paths. Parent folders are added implicitly.
 #[derive(Debug, Clone, Default)]
 pub struct Entries(BTreeMap<PathBuf, Entry>);
 
@@ -58,7 +58,7 @@ pub(crate) enum Entry {
         mode: u32,
         content: Vec<u8>,
     },
-    /// The same file under another name. It has one mode, and whoever unpacks the link sets it again.
+    /// A hard link. It carries the mode of its target, because unpacking the link sets the mode again.
     Link {
         mode: u32,
         target: PathBuf,
@@ -95,8 +95,8 @@ impl Entries {
         self.add(path.into(), Entry::Folder { mode })
     }
 
-    /// Adds a file, or all that is in a folder. Without a mode, whoever may run the source may run the copy,
-    /// and everybody may read it.
+    /// Adds a file, or everything in a folder. Without a mode, files are 0755 if the source is executable, else
+    /// 0644.
     pub fn file(&mut self, path: impl Into<PathBuf>, source: &Path, mode: Option<u32>) -> Result<(), Error> {
         let path = path.into();
         let unreadable = |error| Error::Unreadable { path: source.to_owned(), source: error };
@@ -123,7 +123,7 @@ impl Entries {
         self.add(path.into(), Entry::Text { mode, content: content.into() })
     }
 
-    /// Gives a file of the image another name; the target is named first.
+    /// Adds a hard link to a file that was added before.
     pub fn link(&mut self, path: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Result<(), Error> {
         let (path, target) = (path.into(), target.into());
         match self.0.get(&target) {

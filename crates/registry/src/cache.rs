@@ -1,7 +1,7 @@
-//! What is remembered of images: who knows, who asks, who waits.
+//! The cache of image metadata: what is known, what is being fetched, what failed a moment ago.
 //!
-//! The cache decides and does no I/O. Whoever is told to fetch holds a [`Claim`]; the others wait for its
-//! outcome, also if the one who asked first goes away.
+//! The cache decides and does no I/O. The first lookup of an image gets a [`Claim`] to fetch it; later ones wait
+//! for the outcome of that claim, even if the first caller has gone.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use tokio::time::Instant;
 
 use crate::{Error, Metadata};
 
-/// How long a failure is the answer at first; each one in a row doubles it.
+/// How long a failure is cached at first; each one in a row doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 
 pub(crate) type Outcome = Result<Arc<Metadata>, Error>;
 
-/// Images and what is known of them. Clones share it.
+/// Entries by image as written. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     shared: Arc<Shared>,
@@ -28,7 +28,7 @@ pub(crate) struct Cache {
 #[derive(Debug)]
 struct Shared {
     entries: RwLock<HashMap<String, Entry>>,
-    /// Counts lookups, to tell what was not used for longest.
+    /// Counts lookups, to find the least recently used entry.
     lookups: AtomicU64,
     capacity: usize,
     ttl: Option<Duration>,
@@ -44,28 +44,28 @@ struct Entry {
 
 #[derive(Debug)]
 enum State {
-    Known { metadata: Arc<Metadata>, doubted_from: Option<Instant> },
+    Known { metadata: Arc<Metadata>, stale_from: Option<Instant> },
     Fetching(watch::Receiver<Option<Outcome>>),
     Failed { error: Error, until: Instant },
 }
 
-/// What to do about an image.
+/// What the caller of [`Cache::look_up`] does next.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    /// This is the answer.
+    /// Return this.
     Known(Arc<Metadata>),
-    /// This is the answer, and somebody should see whether it still holds.
-    Doubted(Arc<Metadata>),
-    /// It failed a moment ago.
+    /// Return this, and check in the background whether the tag has moved. Only one caller gets this.
+    Stale(Arc<Metadata>),
+    /// Return the failure of a moment ago.
     Failed(Error),
-    /// Somebody is asking.
+    /// Wait for the fetch that is under way.
     Wait(watch::Receiver<Option<Outcome>>),
-    /// Nobody is asking: fetch, and wait with the others.
+    /// Fetch, settle the claim, and wait like the others.
     Fetch(Claim, watch::Receiver<Option<Outcome>>),
 }
 
-/// The duty to fetch one image. Dropped without an outcome, the image is as if it was never asked for, and
-/// those who wait see the sender go.
+/// The duty to fetch one image. Dropping it without an outcome removes the entry, and waiting callers see the
+/// sender go.
 #[derive(Debug)]
 pub(crate) struct Claim {
     cache: Cache,
@@ -83,7 +83,7 @@ impl Cache {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What is known without asking anybody.
+    /// What is known, without a fetch.
     pub(crate) fn known(&self, image: &str) -> Option<Arc<Metadata>> {
         let entries = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
         match &entries.get(image)?.state {
@@ -99,7 +99,7 @@ impl Cache {
             if let Some(entry) = entries.get(image) {
                 entry.used.store(tick, Ordering::Relaxed);
                 match &entry.state {
-                    State::Known { metadata, doubted_from } if doubted_from.is_none_or(|from| now < from) => {
+                    State::Known { metadata, stale_from } if stale_from.is_none_or(|from| now < from) => {
                         return Lookup::Known(Arc::clone(metadata));
                     }
                     State::Fetching(outcome) => return Lookup::Wait(outcome.clone()),
@@ -111,20 +111,20 @@ impl Cache {
         self.claim(image, now, tick)
     }
 
-    /// Looks again with the right to write: another caller may have been quicker.
+    /// Looks again under the write lock: another caller may have claimed the image since.
     fn claim(&self, image: &str, now: Instant, tick: u64) -> Lookup {
         let mut entries = self.shared.entries.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get_mut(image) {
             match &mut entry.state {
-                State::Known { metadata, doubted_from } => {
-                    let answer = Arc::clone(metadata);
-                    return match doubted_from {
+                State::Known { metadata, stale_from } => {
+                    let metadata = Arc::clone(metadata);
+                    return match stale_from {
                         Some(from) if now >= *from => {
-                            // The next doubt is far enough away that one caller sees to this one.
-                            *doubted_from = self.next_doubt(&answer, now);
-                            Lookup::Doubted(answer)
+                            // Fresh for another TTL, so that only this caller checks.
+                            *stale_from = self.stale_from(&metadata, now);
+                            Lookup::Stale(metadata)
                         }
-                        _ => Lookup::Known(answer),
+                        _ => Lookup::Known(metadata),
                     };
                 }
                 State::Fetching(outcome) => return Lookup::Wait(outcome.clone()),
@@ -141,7 +141,7 @@ impl Cache {
         Lookup::Fetch(claim, outcome)
     }
 
-    /// Replaces what is known of an image, unless somebody is asking right now.
+    /// Replaces what is known of an image, unless it is being fetched right now.
     pub(crate) fn replace(&self, image: &str, metadata: &Arc<Metadata>, now: Instant) {
         let mut entries = self.shared.entries.write().unwrap_or_else(PoisonError::into_inner);
         let fetching = entries.get(image).is_some_and(|entry| matches!(entry.state, State::Fetching(_)));
@@ -153,7 +153,7 @@ impl Cache {
         }
     }
 
-    /// Lets failed images be asked for at once: something changed that may have been the reason.
+    /// Forgets failures, so that the next lookup fetches: credentials or certificates changed.
     pub(crate) fn forget_failures(&self) {
         let mut entries = self.shared.entries.write().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|_, entry| !matches!(entry.state, State::Failed { .. }));
@@ -176,15 +176,15 @@ impl Cache {
     }
 
     fn known_state(&self, metadata: &Arc<Metadata>, now: Instant) -> State {
-        State::Known { metadata: Arc::clone(metadata), doubted_from: self.next_doubt(metadata, now) }
+        State::Known { metadata: Arc::clone(metadata), stale_from: self.stale_from(metadata, now) }
     }
 
-    /// A digest says the same for ever.
-    fn next_doubt(&self, metadata: &Metadata, now: Instant) -> Option<Instant> {
+    /// When to check a tag again. What a digest names never changes.
+    fn stale_from(&self, metadata: &Metadata, now: Instant) -> Option<Instant> {
         self.shared.ttl.filter(|_| metadata.reference.digest().is_none()).map(|ttl| now + ttl)
     }
 
-    /// Drops what was not used for longest. What is being fetched stays, as somebody waits for it.
+    /// Drops the least recently used entry. What is being fetched stays, as callers wait for it.
     fn make_room(&self, entries: &mut HashMap<String, Entry>, image: &str) {
         while entries.len() >= self.shared.capacity && !entries.contains_key(image) {
             let idle = entries.iter().filter(|(_, entry)| !matches!(entry.state, State::Fetching(_)));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_the_answer_for_a_moment_that_grows() {
+    fn a_failure_is_cached_for_a_time_that_doubles() {
         let (cache, mut now) = (Cache::new(9, None), Instant::now());
         for pause in [1, 2, 4, 8, 16, 16] {
             claim(cache.look_up(TAG, now)).settle(Err(error()), now);
@@ -287,20 +287,20 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_doubted_by_one_caller_when_its_time_is_over_and_a_digest_never() {
+    fn a_tag_is_checked_by_one_caller_after_its_ttl_and_a_digest_never() {
         let digest = format!("example.com/fn@sha256:{}", "0".repeat(64));
         let (cache, now) = (Cache::new(9, Some(secs(60))), Instant::now());
         for image in [TAG, &digest] {
             claim(cache.look_up(image, now)).settle(Ok(metadata(image)), now);
             assert!(matches!(cache.look_up(image, now + secs(59)), Lookup::Known(_)));
         }
-        assert!(matches!(cache.look_up(TAG, now + secs(60)), Lookup::Doubted(_)));
+        assert!(matches!(cache.look_up(TAG, now + secs(60)), Lookup::Stale(_)));
         assert!(matches!(cache.look_up(TAG, now + secs(60)), Lookup::Known(_)));
         assert!(matches!(cache.look_up(&digest, now + secs(60)), Lookup::Known(_)));
     }
 
     #[test]
-    fn the_image_that_was_not_used_for_longest_makes_room() {
+    fn the_least_recently_used_image_makes_room() {
         let (cache, now) = (Cache::new(2, None), Instant::now());
         for image in ["a.io/a", "a.io/b"] {
             claim(cache.look_up(image, now)).settle(Ok(metadata(image)), now);

@@ -1,8 +1,8 @@
-//! How a registry says what it wants to see: the header `WWW-Authenticate`.
+//! Which authorization a registry asks for: the header `WWW-Authenticate`.
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
-/// What a registry wants to see with a request.
+/// The authorization that a registry asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// A name and a password.
@@ -14,7 +14,7 @@ pub(crate) enum Challenge {
 // === impl Challenge ===
 
 impl Challenge {
-    /// The best that the headers offer: a token goes before a password.
+    /// The challenge to answer: a token if one is offered, else a password.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
         let offered: Vec<_> = values.flat_map(parse).collect();
@@ -23,7 +23,7 @@ impl Challenge {
     }
 }
 
-/// Reads `Scheme name="value", name=value, Scheme …`; what it does not know it passes over.
+/// Reads `Scheme name="value", name=value, Scheme …`, and skips unknown schemes and parameters.
 fn parse(header: &str) -> Vec<Challenge> {
     let mut challenges = Vec::new();
     let mut scheme = String::new();
@@ -61,7 +61,7 @@ fn parse(header: &str) -> Vec<Challenge> {
     challenges
 }
 
-/// A value with or without quotes, and what stands behind it.
+/// A value with or without quotes, and the rest of the text.
 fn take_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', ' ']).unwrap_or(text.len());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_challenge_is_none() {
+    fn other_headers_are_not_a_challenge() {
         for nonsense in ["", "Negotiate abc==", "Bearer", "Bearer realm", "Bearer service=\"x", ",,,="] {
             assert_eq!(read(&[nonsense]), None, "{nonsense}");
         }

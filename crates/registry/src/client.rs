@@ -1,4 +1,5 @@
-//! One request to a registry, with all that may come between: proof, redirects, repetitions.
+//! One request to a registry, with what it takes to get an answer: authorization, redirects, retries, and the
+//! choice between TLS and plain HTTP.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,11 +12,11 @@ use tracing::{debug, info};
 
 use crate::challenge::Challenge;
 use crate::credentials::Credentials;
-use crate::errand::{Answer, Errand, Question};
 use crate::error::Step;
-use crate::failure::{self, Trouble};
+use crate::request::{Fetch, RegistryRequest, RegistryResponse};
+use crate::request_error::{self, RequestError};
 use crate::token::Tokens;
-use crate::transport::{Clients, InTheClear, Transport, keeps_secrets, shown};
+use crate::transport::{Clients, PlainHttp, Transport, may_carry_credentials, shown};
 use crate::{Error, Kind, Settings, retry};
 
 mod authorization;
@@ -24,28 +25,31 @@ use authorization::Authorization;
 
 const MAX_REDIRECTS: usize = 5;
 
-/// The most of an error's own words that is read.
-const MAX_COMPLAINT: usize = 16 << 10;
+/// How many bytes of an error response are read.
+const MAX_ERROR_BODY: usize = 16 << 10;
 
-/// The most registries whose habits are kept.
+/// How many registries are remembered.
 const MAX_REGISTRIES: usize = 4096;
 
-/// Asks registries. What it learns of one it keeps: whether it speaks TLS, what it wants to see, tokens.
+/// Sends requests to registries. It remembers of each whether it speaks TLS, its challenge and its tokens.
 #[derive(Debug)]
 pub(crate) struct Client {
     settings: Arc<Settings>,
     transport: Transport,
     credentials: Credentials,
     tokens: Tokens,
-    registries: Mutex<HashMap<String, Habits>>,
+    registries: Mutex<HashMap<String, KnownRegistry>>,
 }
 
-/// How a registry wants to be spoken to.
+/// What earlier requests to a registry showed.
 #[derive(Clone, Debug, Default)]
-struct Habits {
-    in_the_clear: bool,
-    /// It was heard over TLS once, and is not spoken to otherwise any more.
+struct KnownRegistry {
+    /// It answered plain HTTP.
+    plain_http: bool,
+    /// It answered over TLS once. From then on there is no fallback to plain HTTP, which an attacker could
+    /// provoke by breaking connections.
     speaks_tls: bool,
+    /// What it answered to a request without authorization.
     challenge: Option<Challenge>,
 }
 
@@ -66,21 +70,25 @@ impl Client {
         self.transport.certificates_changed()
     }
 
-    /// Asks, and asks again as long as the trouble may pass and there is time.
-    pub(crate) async fn ask(&self, errand: &Errand<'_>, question: Question<'_>) -> Result<Answer, Error> {
-        let step = errand.step();
+    /// Sends a request, and sends it again while the failure is retryable and the deadline allows.
+    pub(crate) async fn request(
+        &self,
+        fetch: &Fetch<'_>,
+        request: RegistryRequest<'_>,
+    ) -> Result<RegistryResponse, Error> {
+        let step = fetch.step();
         for number in 0.. {
-            errand.at(step);
-            let (error, asked) = match self.try_once(errand, question).await {
-                Ok(answer) => return Ok(answer),
-                Err(Trouble::Final(error)) => return Err(error),
-                Err(Trouble::Passing(error, asked)) => (error, asked),
-                Err(Trouble::NoTls(error)) => (error, None),
+            fetch.at(step);
+            let (error, retry_after) = match self.try_once(fetch, request).await {
+                Ok(response) => return Ok(response),
+                Err(RequestError::Final(error)) => return Err(error),
+                Err(RequestError::Retryable(error, retry_after)) => (error, retry_after),
+                Err(RequestError::NoTls(error)) => (error, None),
             };
-            let pause = self.settings.retries.pause(number, asked);
-            let too_long = asked.is_some_and(|asked| asked > self.settings.retries.longest_pause);
-            if number >= self.settings.retries.count || too_long || Instant::now() + pause >= errand.deadline
-            {
+            let retries = &self.settings.retries;
+            let pause = retries.pause(number, retry_after);
+            let too_long = retry_after.is_some_and(|pause| pause > retries.longest_pause);
+            if number >= retries.count || too_long || Instant::now() + pause >= fetch.deadline {
                 return Err(error);
             }
             debug!(?pause, "Asking again: {error}");
@@ -89,139 +97,159 @@ impl Client {
         unreachable!("the loop ends by returning")
     }
 
-    async fn try_once(&self, errand: &Errand<'_>, question: Question<'_>) -> Result<Answer, Trouble> {
+    async fn try_once(
+        &self,
+        fetch: &Fetch<'_>,
+        request: RegistryRequest<'_>,
+    ) -> Result<RegistryResponse, RequestError> {
         let clients = self.transport.clients().map_err(|error| {
-            errand.at(Step::Certificates);
+            fetch.at(Step::Certificates);
             let advice = "check `--tls-secret-path`, or `--ca` of `loggia image inspect`";
-            Trouble::Final(errand.error(Kind::Configuration, error.to_string(), advice))
+            RequestError::Final(fetch.error(Kind::Configuration, loggia_go::chain(&error), advice))
         })?;
-        let step = errand.step();
-        let habits = self.habits(errand.reference.registry());
-        let mut authorization = match &habits.challenge {
-            Some(challenge) => self.authorize(errand, &clients, challenge, habits.in_the_clear).await?,
+        let step = fetch.step();
+        let known = self.known(fetch.reference.registry());
+        let mut authorization = match &known.challenge {
+            Some(challenge) => self.authorize(fetch, &clients, challenge, known.plain_http).await?,
             None => None,
         };
-        errand.at(step);
-        let mut response = self.reach(errand, &clients, question, authorization.as_ref()).await?;
+        fetch.at(step);
+        let mut response = self.reach(fetch, &clients, request, authorization.as_ref()).await?;
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
-            authorization = self.answer_challenge(errand, &clients, &response).await?;
-            errand.at(step);
+            authorization = self.answer_challenge(fetch, &clients, &response).await?;
+            fetch.at(step);
             if authorization.is_some() {
-                response = self.reach(errand, &clients, question, authorization.as_ref()).await?;
+                response = self.reach(fetch, &clients, request, authorization.as_ref()).await?;
             }
         } else if matches!(status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) && authorization.is_none() {
-            // Some registries hide what is private from strangers without asking who they are.
-            authorization = self.unasked(errand).await;
-            errand.at(step);
+            // Some registries hide private images from anonymous clients instead of sending a challenge.
+            authorization = self.unchallenged(fetch).await;
+            fetch.at(step);
             if authorization.is_some() {
-                response = self.reach(errand, &clients, question, authorization.as_ref()).await?;
+                response = self.reach(fetch, &clients, request, authorization.as_ref()).await?;
             }
         }
-        self.read(errand, question, response, authorization.is_some()).await
+        self.read(fetch, request, response, authorization.is_some()).await
     }
 
-    /// Sends a request to the registry, over TLS if it can.
+    /// Sends a request to the registry, over TLS or as plain HTTP.
+    ///
+    /// The scheme follows from what is allowed ([`PlainHttp`]) and from what is known of the registry:
+    ///
+    /// | allowed    | known        | sends | then                                                              |
+    /// |------------|--------------|-------|-------------------------------------------------------------------|
+    /// | `Always`   | any          | http  | returns the outcome                                               |
+    /// | `Never`    | any          | https | returns the outcome; a response sets `speaks_tls`                 |
+    /// | `Fallback` | `speaks_tls` | https | as for `Never`: no downgrade                                      |
+    /// | `Fallback` | `plain_http` | http  | HTTP 400: unsets `plain_http`, goes on as if nothing was known    |
+    /// |            |              |       | retryable failure: unsets `plain_http`, returns it                |
+    /// |            |              |       | otherwise: returns the outcome                                    |
+    /// | `Fallback` | nothing      | https | no TLS: sends http (next line); otherwise as for `Never`          |
+    /// |            |              | http  | HTTP 400: returns the failure of https                            |
+    /// |            |              |       | other response: sets `plain_http`, returns it                     |
+    ///
+    /// HTTP 400 counts because it is how a TLS server answers plain HTTP.
     async fn reach(
         &self,
-        errand: &Errand<'_>,
+        fetch: &Fetch<'_>,
         clients: &Clients,
-        question: Question<'_>,
+        request: RegistryRequest<'_>,
         authorization: Option<&Authorization>,
-    ) -> Result<Response, Trouble> {
-        let registry = errand.reference.registry();
-        let habits = self.habits(registry);
-        let allowed = match self.transport.in_the_clear(registry) {
-            InTheClear::IfItMust if habits.speaks_tls => InTheClear::Never,
+    ) -> Result<Response, RequestError> {
+        let registry = fetch.reference.registry();
+        let known = self.known(registry);
+        let allowed = match self.transport.plain_http(registry) {
+            PlainHttp::Fallback if known.speaks_tls => PlainHttp::Never,
             allowed => allowed,
         };
         let send = async |scheme: &str| {
-            let url = self.url(errand, scheme, question.path)?;
-            self.follow(errand, clients, question.method, url, question.accept, authorization).await
+            let url = self.url(fetch, scheme, request.path)?;
+            self.follow(fetch, clients, request.method, url, request.accept, authorization).await
         };
-        if allowed == InTheClear::Always {
-            self.change(registry, |habits| habits.in_the_clear = true);
+        if allowed == PlainHttp::Always {
+            self.learn(registry, |known| known.plain_http = true);
             return send("http").await;
         }
-        if habits.in_the_clear && allowed == InTheClear::IfItMust {
+        if allowed == PlainHttp::Fallback && known.plain_http {
             let sent = send("http").await;
-            // HTTP 400 is what TLS says to those who speak in the clear. It may have learned since.
-            let refused = matches!(&sent, Ok(response) if response.status() == StatusCode::BAD_REQUEST);
-            if refused || matches!(sent, Err(Trouble::Passing(..))) {
-                self.change(registry, |habits| habits.in_the_clear = false);
+            let wants_tls = sent.as_ref().is_ok_and(is_bad_request);
+            if wants_tls || matches!(sent, Err(RequestError::Retryable(..))) {
+                self.learn(registry, |known| known.plain_http = false);
             }
-            if !refused {
+            if !wants_tls {
                 return sent;
             }
         }
         match send("https").await {
             Ok(response) => {
-                if !habits.speaks_tls {
-                    self.change(registry, |habits| habits.speaks_tls = true);
+                if !known.speaks_tls {
+                    self.learn(registry, |known| known.speaks_tls = true);
                 }
                 Ok(response)
             }
-            Err(Trouble::NoTls(error)) if allowed == InTheClear::IfItMust => {
+            Err(RequestError::NoTls(error)) if allowed == PlainHttp::Fallback => {
                 debug!("Trying without TLS: {error}");
-                let sent = send("http").await?;
-                if sent.status() == StatusCode::BAD_REQUEST {
-                    return Err(Trouble::NoTls(error));
+                let response = send("http").await?;
+                if is_bad_request(&response) {
+                    return Err(RequestError::NoTls(error));
                 }
                 info!("The registry {registry} does not speak TLS: it is asked in the clear");
-                self.change(registry, |habits| habits.in_the_clear = true);
-                Ok(sent)
+                self.learn(registry, |known| known.plain_http = true);
+                Ok(response)
             }
-            trouble => trouble,
+            failed => failed,
         }
     }
 
-    fn url(&self, errand: &Errand<'_>, scheme: &str, path: &str) -> Result<Url, Trouble> {
-        // Docker Hub serves images under another name than the one that everybody writes.
-        let host = match errand.reference.registry() {
+    fn url(&self, fetch: &Fetch<'_>, scheme: &str, path: &str) -> Result<Url, RequestError> {
+        // Docker Hub serves its API on another host than the one in references.
+        let host = match fetch.reference.registry() {
             "index.docker.io" => "registry-1.docker.io",
             other => other,
         };
-        let text = format!("{scheme}://{host}/v2/{}/{path}", errand.reference.repository());
+        let text = format!("{scheme}://{host}/v2/{}/{path}", fetch.reference.repository());
         text.parse().map_err(|error| {
             let observed = format!("`{host}` is no address: {error}");
-            Trouble::Final(errand.error(Kind::InvalidReference, observed, ""))
+            RequestError::Final(fetch.error(Kind::InvalidReference, observed, ""))
         })
     }
 
-    /// Sends a request and follows where it is sent on to. The proof stays behind where the way leads to
-    /// another host, and nothing leads from TLS into the clear.
+    /// Sends a request and follows redirects. The authorization is not sent to another origin, and a redirect
+    /// from https to http is refused.
     async fn follow(
         &self,
-        errand: &Errand<'_>,
+        fetch: &Fetch<'_>,
         clients: &Clients,
         method: &Method,
         first: Url,
         accept: &'static str,
         authorization: Option<&Authorization>,
-    ) -> Result<Response, Trouble> {
+    ) -> Result<Response, RequestError> {
         let mut url = first.clone();
         for _ in 0..=MAX_REDIRECTS {
             let mut request = clients.for_url(&url).request(method.clone(), url.clone());
             request = request.header(ACCEPT, HeaderValue::from_static(accept));
             if let Some(authorization) = authorization.filter(|_| url.origin() == first.origin()) {
-                if !keeps_secrets(&url) {
-                    return Err(Trouble::Final(self.not_in_the_clear(errand, &url)));
+                if !may_carry_credentials(&url) {
+                    return Err(RequestError::Final(credentials_need_tls(fetch, &url)));
                 }
-                request = request.header(AUTHORIZATION, authorization.header(errand)?);
+                request = request.header(AUTHORIZATION, authorization.header(fetch)?);
             }
             debug!(%method, url = shown(&url), "Asking");
             let response =
-                self.send(&url, request).await.map_err(|error| failure::of_request(errand, &error))?;
+                self.send(&url, request).await.map_err(|error| request_error::of_transport(fetch, &error))?;
             debug!(status = response.status().as_u16(), "Answered");
             if !response.status().is_redirection() {
                 return Ok(response);
             }
             let target = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
             let target = target.and_then(|location| url.join(location).ok()).filter(Url::has_host);
-            let wrong = |observed: String| Trouble::Final(errand.error(Kind::Malformed, observed, ""));
-            let target = target.ok_or_else(|| wrong("the registry sends us on to nowhere".to_owned()))?;
+            let malformed =
+                |observed: String| RequestError::Final(fetch.error(Kind::Malformed, observed, ""));
+            let target = target.ok_or_else(|| malformed("the registry sends us on to nowhere".to_owned()))?;
             if target.scheme() != "https" && (url.scheme() == "https" || target.scheme() != "http") {
-                return Err(wrong(format!(
+                return Err(malformed(format!(
                     "the registry sends us from TLS into the clear, to {}",
                     shown(&target)
                 )));
@@ -229,16 +257,16 @@ impl Client {
             url = target;
         }
         let observed = format!("the registry sends us on more than {MAX_REDIRECTS} times");
-        Err(Trouble::Final(errand.error(Kind::Malformed, observed, "")))
+        Err(RequestError::Final(fetch.error(Kind::Malformed, observed, "")))
     }
 
-    /// Sends one request, and tells of it.
+    /// Sends one request and reports it to the observer.
     async fn send(&self, url: &Url, request: RequestBuilder) -> reqwest::Result<Response> {
         let begin = Instant::now();
         let sent = request.send().await;
         if let Some(observer) = &self.settings.observer {
             let code = sent.as_ref().ok().map(|response| response.status().as_u16());
-            // Never with a name or a password: what is in front of `@` stays behind.
+            // Without user and password, which may precede an `@`.
             let host = url.authority().rsplit('@').next().unwrap_or_default();
             observer.asked(host, code, begin.elapsed());
         }
@@ -247,79 +275,95 @@ impl Client {
 
     async fn read(
         &self,
-        errand: &Errand<'_>,
-        question: Question<'_>,
+        fetch: &Fetch<'_>,
+        request: RegistryRequest<'_>,
         response: Response,
-        proved: bool,
-    ) -> Result<Answer, Trouble> {
-        if *question.method == Method::HEAD && response.status().is_success() {
-            return Ok(Answer::heading(&response));
+        authorized: bool,
+    ) -> Result<RegistryResponse, RequestError> {
+        if *request.method == Method::HEAD && response.status().is_success() {
+            return Ok(RegistryResponse::head(&response));
         }
-        self.read_any(errand, response, question.limit, proved).await
+        self.read_body(fetch, response, request.limit, authorized).await
     }
 
-    /// The answer, or what its status says.
-    async fn read_any(
+    /// The body of a successful response, or the error that follows from the status.
+    async fn read_body(
         &self,
-        errand: &Errand<'_>,
+        fetch: &Fetch<'_>,
         mut response: Response,
         limit: usize,
-        proved: bool,
-    ) -> Result<Answer, Trouble> {
+        authorized: bool,
+    ) -> Result<RegistryResponse, RequestError> {
         let status = response.status();
         if !status.is_success() {
-            let asked = retry::asked_pause(response.headers(), SystemTime::now());
-            let said = self.complaint(errand, &mut response).await;
-            let error = failure::of_status(errand, status, &said, asked, proved, errand.origin());
-            return Err(match retry::may_pass(status) {
-                true => Trouble::Passing(error, asked),
-                false => Trouble::Final(error),
+            let retry_after = retry::retry_after(response.headers(), SystemTime::now());
+            let reason = self.reason(fetch, &mut response).await;
+            let error = request_error::of_status(fetch, status, &reason, retry_after, authorized);
+            return Err(if retry::is_retryable(status) {
+                RequestError::Retryable(error, retry_after)
+            } else {
+                RequestError::Final(error)
             });
         }
-        let mut answer = Answer::heading(&response);
+        let mut read = RegistryResponse::head(&response);
         let too_large = || {
             let observed = format!("the answer has more than {limit} bytes");
-            Trouble::Final(errand.error(Kind::TooLarge, observed, "check that this is a function's image"))
+            RequestError::Final(fetch.error(
+                Kind::TooLarge,
+                observed,
+                "check that this is a function's image",
+            ))
         };
         if response.content_length().is_some_and(|length| length > limit as u64) {
             return Err(too_large());
         }
         let mut body = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(|error| failure::of_request(errand, &error))? {
+        while let Some(piece) =
+            response.chunk().await.map_err(|error| request_error::of_transport(fetch, &error))?
+        {
             if body.len() + piece.len() > limit {
                 return Err(too_large());
             }
             body.extend_from_slice(&piece);
         }
-        answer.body = body.into();
-        Ok(answer)
+        read.body = body.into();
+        Ok(read)
     }
 
-    /// What the registry says is wrong, short and without any secret it may have been sent.
-    async fn complaint(&self, errand: &Errand<'_>, response: &mut Response) -> String {
+    /// The reason in the body of an error response, shortened and without credentials.
+    async fn reason(&self, fetch: &Fetch<'_>, response: &mut Response) -> String {
         let mut body = Vec::new();
-        while body.len() < MAX_COMPLAINT {
+        while body.len() < MAX_ERROR_BODY {
             match response.chunk().await {
                 Ok(Some(piece)) => body.extend_from_slice(&piece),
                 _ => break,
             }
         }
-        failure::complaint(&body, errand.proof())
+        request_error::reason(&body, fetch.proof())
     }
 
-    fn habits(&self, registry: &str) -> Habits {
+    fn known(&self, registry: &str) -> KnownRegistry {
         let registries = self.registries.lock().unwrap_or_else(PoisonError::into_inner);
         registries.get(registry).cloned().unwrap_or_default()
     }
 
-    /// Notes a habit, and says whether the registry is asked in the clear.
-    fn change(&self, registry: &str, change: impl FnOnce(&mut Habits)) -> bool {
+    /// Changes what is known of a registry, and returns it.
+    fn learn(&self, registry: &str, change: impl FnOnce(&mut KnownRegistry)) -> KnownRegistry {
         let mut registries = self.registries.lock().unwrap_or_else(PoisonError::into_inner);
         if registries.len() >= MAX_REGISTRIES && !registries.contains_key(registry) {
             registries.clear();
         }
-        let habits = registries.entry(registry.to_owned()).or_default();
-        change(habits);
-        habits.in_the_clear
+        let known = registries.entry(registry.to_owned()).or_default();
+        change(known);
+        known.clone()
     }
+}
+
+fn is_bad_request(response: &Response) -> bool {
+    response.status() == StatusCode::BAD_REQUEST
+}
+
+fn credentials_need_tls(fetch: &Fetch<'_>, url: &Url) -> Error {
+    let observed = format!("{} has no TLS, and credentials are not sent in the clear", shown(url));
+    fetch.error(Kind::Unauthorized, observed, "serve the registry over TLS")
 }

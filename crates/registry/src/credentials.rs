@@ -1,4 +1,4 @@
-//! Which credentials go with an image.
+//! Finds the credential for an image.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::docker_config::{DockerConfig, Found, Proof};
 use crate::helper::Helpers;
 use crate::{Reference, Settings};
 
-/// What proves who asks, and where it came from, which may be shown.
+/// A credential and where it was found. The origin holds no secret, so messages may show it.
 #[derive(Clone, Debug)]
 pub(crate) struct Credential {
     pub(crate) proof: Proof,
     pub(crate) origin: String,
 }
 
-/// Finds credentials: the file of the installation first, then those of the user.
+/// Finds credentials: in the file of the installation first, then in the user's keychain.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     settings: Arc<Settings>,
@@ -31,8 +31,8 @@ impl Credentials {
         Self { settings, helpers }
     }
 
-    /// What there is for the image; nothing means that it is asked for by nobody in particular. The files
-    /// are read each time, so that a rotated secret is used without anybody watching.
+    /// The credential for an image, or none for anonymous requests. The files are read each time, so a rotated
+    /// secret needs no watcher.
     pub(crate) async fn find(
         &self,
         image: &str,
@@ -64,13 +64,13 @@ impl Credentials {
         config: &DockerConfig,
         reference: &Reference,
     ) -> Result<Option<Credential>, String> {
-        let place = file.display();
-        for found in config.find(reference).map_err(|reason| format!("{place}: {reason}"))? {
+        let file = file.display();
+        for found in config.find(reference).map_err(|reason| format!("{file}: {reason}"))? {
             let (proof, origin) = match found {
-                Found::Proof { key, proof } => (proof, format!("the entry `{key}` of {place}")),
+                Found::Proof { key, proof } => (proof, format!("the entry `{key}` of {file}")),
                 Found::Helper { name, server } => {
-                    let asked = self.helpers.ask(&name, &server).await;
-                    match asked.map_err(|reason| format!("{reason} (named in {place})"))? {
+                    let found = self.helpers.get(&name, &server).await;
+                    match found.map_err(|reason| format!("{reason} (named in {file})"))? {
                         Some(proof) => (proof, format!("`docker-credential-{name}` for `{server}`")),
                         None => continue,
                     }

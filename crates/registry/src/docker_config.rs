@@ -18,7 +18,7 @@ pub(crate) const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 
 const DOCKER_HUB: &str = "index.docker.io";
 
-/// A larger file is no file of credentials.
+/// Larger files are not read.
 const MAX_FILE: u64 = 4 << 20;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -26,7 +26,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What such a file says. A broken entry harms nobody but those who need it.
+/// The content of such a file. A broken entry is an error only for images of its registry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct DockerConfig {
@@ -42,7 +42,7 @@ enum Entry {
     Other(serde::de::IgnoredAny),
 }
 
-/// One entry. Its fields are whatever the file has there, so that one of a wrong type breaks no other.
+/// One entry. A field may have any type here, so that a wrong one does not make the other entries unreadable.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "lowercase")]
 struct Auth {
@@ -69,32 +69,32 @@ enum Untyped {
     Other(serde::de::IgnoredAny),
 }
 
-/// What proves to a registry who asks.
+/// A secret that authorizes us to a registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Proof {
     Password {
         username: Secret,
         password: Secret,
     },
-    /// To be exchanged for a token of the registry.
+    /// Exchanged for a token at the registry's token service.
     IdentityToken(Secret),
-    /// To be sent as it is.
+    /// Sent as a bearer token.
     RegistryToken(Secret),
 }
 
-/// What a file knows about an image's registry.
+/// Where a file says the credential for a registry is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// This, under the key.
+    /// In the file, under the key.
     Proof { key: String, proof: Proof },
-    /// The program `docker-credential-NAME` knows, asked for the server.
+    /// The program `docker-credential-NAME` has it, under the name of the server.
     Helper { name: String, server: String },
 }
 
 // === impl DockerConfig ===
 
 impl DockerConfig {
-    /// The file and its bytes, or nothing where there is none. An error never quotes the file.
+    /// The parsed file and its bytes, or none if it does not exist. An error never quotes the file.
     pub(crate) fn read(file: &Path) -> Result<Option<(Self, Vec<u8>)>, String> {
         let shown = file.display();
         let mut bytes = Vec::new();
@@ -111,7 +111,7 @@ impl DockerConfig {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
-        // The message of the parser may quote what it found, which is no text for a log.
+        // The parser's own message may quote the file, and with it a secret.
         serde_json::from_slice(bytes).map_err(|error| {
             let what = match error.classify() {
                 serde_json::error::Category::Data => "is JSON, but not Docker's configuration",
@@ -122,7 +122,7 @@ impl DockerConfig {
         })
     }
 
-    /// What there is for an image, helpers first as Docker asks them.
+    /// Where to find a credential for an image, in Docker's order: helpers first.
     pub(crate) fn find(&self, reference: &Reference) -> Result<Vec<Found>, String> {
         let mut found: Vec<_> = self.helper(reference).into_iter().collect();
         if let Some((key, auth)) = self.entry(reference)
@@ -144,8 +144,8 @@ impl DockerConfig {
         Some(Found::Helper { name: name.clone(), server: server.to_owned() })
     }
 
-    /// The entry that says most about the image: the longest path, and of equal ones the key that is
-    /// written most plainly.
+    /// The most specific entry for an image: the longest path; among equal ones a key without scheme or path,
+    /// then the shortest.
     fn entry(&self, reference: &Reference) -> Option<(&str, &Auth)> {
         let entries = self.auths.iter().flatten();
         entries
@@ -175,7 +175,7 @@ impl<'a> Scope<'a> {
         let bare = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
         let (host, path) = bare.split_once('/').unwrap_or((bare, ""));
         let path = path.trim_matches('/');
-        // What old clients wrote: the version of the protocol, not a path.
+        // Old clients appended the version of the protocol, which is not part of the path.
         let path = if path == "v1" || path == "v2" { "" } else { path };
         let host = match host {
             "docker.io" | "registry-1.docker.io" => DOCKER_HUB,
@@ -199,8 +199,8 @@ impl Auth {
         [auth, username, password, identitytoken, registrytoken].iter().all(|field| field.is_absent())
     }
 
-    /// What the entry proves with. A token for the registry says most, then one of identity, then `auth`,
-    /// which wins over name and password.
+    /// The secret of an entry: a registry token if there is one, then an identity token, then `auth`, then name
+    /// and password.
     fn proof(&self) -> Result<Option<Proof>, String> {
         if let Some(token) = self.registrytoken.text("registrytoken")? {
             return Ok(Some(Proof::RegistryToken(token.clone())));
@@ -220,10 +220,10 @@ impl Auth {
 }
 
 fn decode(auth: &Secret) -> Result<Proof, String> {
-    let wrong = "`auth` is not the base64 of `user:password`";
-    let decoded = Zeroizing::new(BASE64.decode(auth.reveal().trim()).map_err(|_| wrong)?);
-    let text = std::str::from_utf8(&decoded).map_err(|_| wrong)?;
-    let (username, password) = text.split_once(':').ok_or(wrong)?;
+    let invalid = "`auth` is not the base64 of `user:password`";
+    let decoded = Zeroizing::new(BASE64.decode(auth.reveal().trim()).map_err(|_| invalid)?);
+    let text = std::str::from_utf8(&decoded).map_err(|_| invalid)?;
+    let (username, password) = text.split_once(':').ok_or(invalid)?;
     // Docker pads with zeros.
     let password = password.trim_end_matches('\0');
     Ok(Proof::Password { username: Secret::new(username), password: Secret::new(password) })
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_entry_harms_only_those_who_need_it() {
+    fn a_broken_entry_is_an_error_for_its_registry_only() {
         let config = r#"{"auths": {"a.io": {"auth": "%%%"}, "b.io": {"auth": 7}, "c.io": {"auth": "Ym9iOnNlY3JldA=="}}}"#;
         assert_eq!(
             find(config, "a.io/fn").unwrap_err(),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_are_asked_first_and_by_the_name_that_they_know() {
+    fn helpers_come_first_and_get_the_name_of_the_server() {
         let helper =
             |name: &str, server: &str| Found::Helper { name: name.to_owned(), server: server.to_owned() };
         let config = r#"{"credsStore": "desktop", "credHelpers": {"gcr.io": "gcloud", "https://r.io/v1/": "r"},

@@ -4,7 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Why nothing is known about an image: which image, which registry, at which step, what was observed, and
-/// what to check. It is cheap to clone and holds no credential.
+/// what to check.
+///
+/// It is cheap to clone and holds no credential. It has no [`source`](std::error::Error::source): the errors of
+/// HTTP, TLS and JSON below it may quote URLs with signatures or parts of a credentials file, so only checked
+/// parts of their texts are in `observed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Arc<Failure>);
 
@@ -12,24 +16,24 @@ pub struct Error(Arc<Failure>);
 struct Failure {
     kind: Kind,
     image: String,
-    /// Where and at what it failed; a name that is no reference leads nowhere.
-    place: Option<(String, Step)>,
+    /// The registry and the step; none if the name of the image is invalid.
+    at: Option<(String, Step)>,
     observed: String,
     advice: String,
 }
 
-/// What sort of failure it is, for those who must act on it.
+/// What sort of failure it is, for callers that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The name is no image reference.
+    /// The name is not a valid image reference.
     InvalidReference,
     /// The credentials or certificates of this installation cannot be used.
     Configuration,
     /// The registry has no such image, or does not show it to us.
     NotFound,
-    /// The registry wants other credentials.
+    /// The registry asks for credentials, or for other ones.
     Unauthorized,
-    /// The registry knows us and refuses.
+    /// The registry accepts the credentials, but they may not pull the image.
     Forbidden,
     /// The registry's certificate is not trusted.
     Untrusted,
@@ -37,21 +41,21 @@ pub enum Kind {
     Unreachable,
     /// It took too long.
     TimedOut,
-    /// The registry says that there were too many requests.
+    /// The registry answered that there were too many requests.
     RateLimited,
-    /// The registry failed.
+    /// The registry answered with a server error.
     RegistryFailed,
-    /// What the registry sent is not what a registry sends, or not what was asked for.
+    /// The registry's response does not follow the protocol, or is not what was requested.
     Malformed,
-    /// What the registry sent is larger than we take.
+    /// The registry's response exceeds the limit.
     TooLarge,
-    /// There is no image for the platform.
+    /// The index has no image for the platform.
     NoPlatform,
-    /// The image says neither entrypoint nor command.
+    /// The image's config has neither entrypoint nor command.
     NoEntrypoint,
 }
 
-/// What was being done.
+/// What was being done when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     Certificates,
@@ -67,14 +71,14 @@ impl Error {
     pub(crate) fn new(
         kind: Kind,
         image: impl fmt::Display,
-        place: Option<(&str, Step)>,
+        at: Option<(&str, Step)>,
         observed: impl Into<String>,
         advice: impl Into<String>,
     ) -> Self {
         Self(Arc::new(Failure {
             kind,
             image: image.to_string(),
-            place: place.map(|(registry, step)| (registry.to_owned(), step)),
+            at: at.map(|(registry, step)| (registry.to_owned(), step)),
             observed: observed.into(),
             advice: advice.into(),
         }))
@@ -85,7 +89,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether asking again later may help without anybody doing anything.
+    /// Whether the same request may succeed later without a change of configuration.
     pub fn may_pass(&self) -> bool {
         use Kind::{RateLimited, RegistryFailed, TimedOut, Unreachable};
         matches!(self.kind(), RateLimited | RegistryFailed | TimedOut | Unreachable)
@@ -94,12 +98,12 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { kind: _, image, place, observed, advice } = &*self.0;
-        match place {
+        let Failure { kind: _, image, at, observed, advice } = &*self.0;
+        match at {
             Some((registry, step)) => {
                 write!(f, "image `{image}`: registry `{registry}`: {step}: {observed}")?;
             }
-            // Porch's words for it already name the image.
+            // Porch's text for an invalid reference already names the image.
             None => f.write_str(observed)?,
         }
         match advice.as_str() {

@@ -1,7 +1,7 @@
-//! Credential helpers: programs that know passwords.
+//! Credential helpers: programs that look up passwords.
 //!
-//! `docker-credential-NAME get` reads a server's name and writes a JSON object; that is the protocol of
-//! Docker. The programs see the variables of this process, since many find their way by those.
+//! In Docker's protocol, `docker-credential-NAME get` reads the name of a server and writes a JSON object. The
+//! programs inherit our environment, because many need `HOME`, `DISPLAY` or the variables of a cloud's CLI.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use zeroize::Zeroize as _;
 use crate::docker_config::Proof;
 use crate::secret::Secret;
 
-/// How a helper says that it knows nothing of a server; Docker looks for these words, too.
+/// What a helper writes if it has no credential for a server. The protocol has no other sign for it than this
+/// text (docker-credential-helpers: `credentials/error.go`).
 const NOT_FOUND: [&str; 2] = ["credentials not found in native keychain", "credentials not found"];
 
 const LIMITS: Limits = Limits { concurrent: 4, stdout: 64 << 10, stderr: 4 << 10 };
@@ -30,7 +31,7 @@ pub(crate) struct Helpers {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct Output {
     #[serde(default)]
     username: String,
     #[serde(default)]
@@ -44,8 +45,8 @@ impl Helpers {
         Self { processes: Processes::new(LIMITS), timeout }
     }
 
-    /// What the helper knows of the server; that it knows nothing is no error.
-    pub(crate) async fn ask(&self, name: &str, server: &str) -> Result<Option<Proof>, String> {
+    /// The credential that the helper has for the server, if any.
+    pub(crate) async fn get(&self, name: &str, server: &str) -> Result<Option<Proof>, String> {
         let program = format!("docker-credential-{name}");
         if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
             return Err(format!("`{name}` is no name of a credential helper"));
@@ -66,11 +67,11 @@ impl Helpers {
         if finished.status.success() {
             return read(&finished.stdout).ok_or_else(|| format!("`{program}` wrote no credentials"));
         }
-        let said = String::from_utf8_lossy(&finished.stdout);
-        if NOT_FOUND.iter().any(|words| said.trim().eq_ignore_ascii_case(words)) {
+        let output = String::from_utf8_lossy(&finished.stdout);
+        if NOT_FOUND.iter().any(|words| output.trim().eq_ignore_ascii_case(words)) {
             return Ok(None);
         }
-        // What it wrote may be a secret as well as a reason.
+        // Its output is not shown: it may hold a secret.
         Err(format!(
             "`{program}` failed: {}; run `echo {server} | {program} get` to see why",
             finished.status
@@ -78,9 +79,9 @@ impl Helpers {
     }
 }
 
-/// The name `<token>` marks a token of identity.
+/// Reads a helper's output, in which the user name `<token>` marks an identity token. None is invalid output.
 fn read(stdout: &[u8]) -> Option<Option<Proof>> {
-    let Answer { mut username, secret } = serde_json::from_slice(stdout).ok()?;
+    let Output { mut username, secret } = serde_json::from_slice(stdout).ok()?;
     let secret = Secret::new(secret);
     let proof = match username.as_str() {
         "" if secret.is_empty() => None,
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_a_password_or_a_token() {
+    fn the_output_is_a_password_or_a_token() {
         let proof = |text: &str| read(text.as_bytes());
         assert_eq!(
             proof(r#"{"ServerURL": "r.io", "Username": "u", "Secret": "p"}"#),
@@ -114,7 +115,7 @@ mod tests {
     async fn a_name_cannot_lead_elsewhere() {
         let helpers = Helpers::new(Duration::from_secs(1));
         for name in ["", "../../bin/sh", "a b"] {
-            assert!(helpers.ask(name, "r.io").await.unwrap_err().contains("is no name"), "{name}");
+            assert!(helpers.get(name, "r.io").await.unwrap_err().contains("is no name"), "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The handle that others hold: what is known of an image, asked once.
+//! The public handle: the metadata of images, fetched once and cached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::error::Step;
 use crate::fetch::Fetcher;
 use crate::{Error, Found, Kind, Metadata, PullSecret, Reference, Settings};
 
-/// How often the file with credentials and the certificates are looked at for the sake of others. What a
-/// fetch uses is always as it is at that time.
+/// How often [`Images::follow_changes`] looks at the credentials file and the certificates. Fetches do not depend
+/// on it: each reads them as they are then.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is known of images. Clones share one memory.
+/// The metadata of images. Clones share one cache.
 #[derive(Clone, Debug)]
 pub struct Images {
     shared: Arc<Shared>,
@@ -34,7 +34,7 @@ struct Shared {
 // === impl Images ===
 
 impl Images {
-    /// Nothing is read and nobody asked yet.
+    /// Reads no file and sends no request yet.
     pub fn new(settings: Settings) -> Self {
         let settings = Arc::new(settings);
         let cache = Cache::new(settings.capacity, settings.ttl);
@@ -42,14 +42,14 @@ impl Images {
         Self { shared: Arc::new(Shared { settings, cache, fetcher, pull_secret: watch::Sender::default() }) }
     }
 
-    /// What the image is. The first who asks makes a fetch that ends by itself whoever goes away; all
-    /// others wait for it. A failure is the answer for a moment only. What a tag stands for may be as old
-    /// as [`Settings::ttl`] and one call more: it is renewed behind the caller's back.
+    /// The metadata of an image. The first caller starts a fetch, which runs on if the caller goes away; others
+    /// wait for the same fetch. A failure is cached for a moment. A tag that is older than [`Settings::ttl`] is
+    /// returned once more and checked in the background.
     pub async fn metadata(&self, image: &str) -> Result<Arc<Metadata>, Error> {
         let lookup = self.shared.cache.look_up(image, Instant::now());
         if let Some(observer) = &self.shared.settings.observer {
             observer.looked_up(match &lookup {
-                Lookup::Known(_) | Lookup::Failed(_) | Lookup::Doubted(_) => Found::Known,
+                Lookup::Known(_) | Lookup::Failed(_) | Lookup::Stale(_) => Found::Known,
                 Lookup::Wait(_) => Found::Shared,
                 Lookup::Fetch(..) => Found::Fetched,
             });
@@ -57,7 +57,7 @@ impl Images {
         let mut outcome = match lookup {
             Lookup::Known(metadata) => return Ok(metadata),
             Lookup::Failed(error) => return Err(error),
-            Lookup::Doubted(metadata) => {
+            Lookup::Stale(metadata) => {
                 let (images, image, known) = (self.clone(), image.to_owned(), Arc::clone(&metadata));
                 tokio::spawn(async move { images.revalidate(&image, &known).await });
                 return Ok(metadata);
@@ -79,35 +79,35 @@ impl Images {
         })
     }
 
-    /// What is known of the image without asking its registry.
+    /// The cached metadata of an image; never sends a request.
     pub fn known(&self, image: &str) -> Option<Arc<Metadata>> {
         self.shared.cache.known(image)
     }
 
-    /// Asks the registry whatever is known: for those who saw that a tag has moved.
+    /// Fetches the image even if it is cached: for callers that saw that a tag has moved.
     pub async fn refresh(&self, image: &str) -> Result<Arc<Metadata>, Error> {
         let metadata = self.fetch(image).await?;
         self.shared.cache.replace(image, &metadata, Instant::now());
         Ok(metadata)
     }
 
-    /// Whether a node that pulls the image is to be given the pull secret: there is a file with
-    /// credentials, and the image is not one of [`Settings::public_prefixes`].
+    /// Whether a pod with this image needs the pull secret: there is a credentials file, and the image is not
+    /// under [`Settings::public_prefixes`].
     pub fn needs_pull_secret(&self, image: &str) -> bool {
         self.shared.settings.auth_file.is_some() && !self.shared.settings.is_public(image)
     }
 
-    /// The file with credentials, now and whenever it changes. Without such a file, or as long as it
-    /// cannot be used, there is nothing; one that turns unusable leaves the last that was good.
+    /// The credentials file, now and after each change. It is none without a file and until the file is valid;
+    /// a file that becomes invalid leaves the last valid one in place.
     ///
-    /// Changes are seen only while [`follow_changes`](Self::follow_changes) is polled.
+    /// Changes are noticed only while [`follow_changes`](Self::follow_changes) is polled.
     pub fn pull_secret(&self) -> watch::Receiver<Option<PullSecret>> {
         self.look_at_auth_file();
         self.shared.pull_secret.subscribe()
     }
 
-    /// Reads the file with credentials as it is now, and tells whoever holds
-    /// [`pull_secret`](Self::pull_secret) if it changed. An error says why it cannot be used.
+    /// Reads the credentials file as it is now, and sends it to the receivers of
+    /// [`pull_secret`](Self::pull_secret) if it changed.
     pub fn read_pull_secret(&self) -> Result<Option<PullSecret>, Error> {
         let Some(file) = &self.shared.settings.auth_file else { return Ok(None) };
         let read = DockerConfig::read(file).map_err(|reason| {
@@ -128,10 +128,10 @@ impl Images {
         Ok(secret)
     }
 
-    /// Follows the file with credentials and the certificates for as long as the future is polled: tells
-    /// of changes, and lets images that failed before one be asked for again at once.
+    /// Polls the credentials file and the certificates for as long as the future is polled: sends changes to the
+    /// receivers of [`pull_secret`](Self::pull_secret), and forgets cached failures when anything changed.
     pub async fn follow_changes(self) {
-        let mut complaint = None;
+        let mut logged = None;
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             if self.shared.fetcher.certificates_changed() {
@@ -144,12 +144,12 @@ impl Images {
                 Ok(secret) if known.is_some() && *secret != known && secret.is_some() => {
                     info!("The registry credentials changed: the next fetch uses the new ones");
                 }
-                Err(error) if complaint.as_ref() != Some(error) => {
+                Err(error) if logged.as_ref() != Some(error) => {
                     warn!("{error}; the pull secret stays as it was");
                 }
                 _ => {}
             }
-            complaint = found.err();
+            logged = found.err();
         }
     }
 
@@ -167,7 +167,7 @@ impl Images {
         Ok(Arc::new(metadata))
     }
 
-    /// Sees whether a tag still stands for what is known of it.
+    /// Checks whether a tag has moved, and fetches the image if it has.
     async fn revalidate(&self, image: &str, known: &Metadata) {
         match self.shared.fetcher.digest(image, &known.reference).await {
             Ok(Some(digest)) if known.is(&digest) => debug!(image, "The tag stands for what it did"),

@@ -1,17 +1,15 @@
 //! What registries say about images.
 //!
-//! [`Images`] answers for all of it: which digest a name stands for and what the image runs, with the
-//! credentials and certificates of this installation, asked once and remembered. [`Reference`] is what a
-//! name means. A registry is only ever read.
+//! [`Images`] resolves an image to its digest and what it runs, with the credentials and certificates of this
+//! installation, and caches the result. [`Reference`] is the parsed name of an image. Nothing is ever written to
+//! a registry.
 
 mod cache;
 mod challenge;
 mod client;
 mod credentials;
 mod docker_config;
-mod errand;
 mod error;
-mod failure;
 mod fetch;
 mod helper;
 mod images;
@@ -21,9 +19,12 @@ mod observe;
 mod platform;
 mod pull_secret;
 mod reference;
+mod request;
+mod request_error;
 mod retry;
 mod secret;
 mod settings;
+mod stamp;
 mod tls;
 mod token;
 mod transport;

@@ -1,12 +1,12 @@
-//! Manifests, indexes and configs: what the bytes of a registry mean.
+//! Manifests, indexes and configs: parses the bodies of a registry's responses.
 //!
-//! Only what we need is read, and as leniently as Go reads it: fields may be missing or null.
+//! Only the fields we need are read, and as leniently as Go reads them: they may be missing or null.
 
 use serde::Deserialize;
 
 use crate::{Kind, Platform};
 
-/// What we tell registries that we understand.
+/// The media types we accept.
 pub(crate) const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.list.v2+json, \
      application/vnd.oci.image.manifest.v1+json, \
@@ -18,14 +18,14 @@ const IMAGES: [&str; 2] =
     ["application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"];
 const SCHEMA_1: &str = "application/vnd.docker.distribution.manifest.v1+";
 
-/// What a manifest's bytes are.
+/// A parsed manifest.
 #[derive(Debug)]
 pub(crate) enum Manifest {
     Image { config: Descriptor },
     Index { manifests: Vec<Descriptor> },
 }
 
-/// A pointer to other bytes.
+/// A reference to another manifest or blob.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Descriptor {
@@ -37,7 +37,7 @@ pub(crate) struct Descriptor {
 /// The part of a config that says what to run.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// What it was built for, where it says so.
+    /// The platform it was built for, if it is given.
     pub(crate) platform: Option<Platform>,
     pub(crate) entrypoint: Vec<String>,
     pub(crate) env: Vec<String>,
@@ -45,8 +45,8 @@ pub(crate) struct Config {
     pub(crate) user: String,
 }
 
-/// What is wrong with some bytes.
-pub(crate) type Wrong = (Kind, String);
+/// Why bytes are not valid; becomes an [`Error`](crate::Error) with the image and the registry.
+pub(crate) type Invalid = (Kind, String);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,14 +84,14 @@ struct RawRun {
 // === impl Manifest ===
 
 impl Manifest {
-    pub(crate) fn parse(bytes: &[u8], content_type: &str) -> Result<Self, Wrong> {
-        let malformed = |what: String| (Kind::Malformed, what);
+    pub(crate) fn parse(bytes: &[u8], content_type: &str) -> Result<Self, Invalid> {
+        let malformed = |observed: String| (Kind::Malformed, observed);
         let declared = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if declared.starts_with(SCHEMA_1) {
             return Err(schema_1());
         }
         let RawManifest { schema_version, media_type, config, manifests } = serde_json::from_slice(bytes)
-            .map_err(|error| malformed(format!("the answer is no manifest{}", place(&error))))?;
+            .map_err(|error| malformed(format!("the answer is no manifest{}", position(&error))))?;
         if schema_version == Some(1) {
             return Err(schema_1());
         }
@@ -102,11 +102,12 @@ impl Manifest {
                 IMAGES.contains(&media_type).then_some(false)
             }
         };
-        // A document that two readers can take for two things is an attack: all that speak must agree.
-        let said = [kind(&declared), media_type.as_deref().and_then(kind)];
+        // A document that two readers take for two things is an attack (CVE-2021-41190): header, `mediaType` and
+        // fields must agree.
+        let declared = [kind(&declared), media_type.as_deref().and_then(kind)];
         match (config, manifests) {
-            (Some(config), None) if !said.contains(&Some(true)) => Ok(Self::Image { config }),
-            (None, Some(manifests)) if !said.contains(&Some(false)) => Ok(Self::Index { manifests }),
+            (Some(config), None) if !declared.contains(&Some(true)) => Ok(Self::Image { config }),
+            (None, Some(manifests)) if !declared.contains(&Some(false)) => Ok(Self::Index { manifests }),
             (None, None) => {
                 Err(malformed("the answer is neither an image nor an index of images".to_owned()))
             }
@@ -115,18 +116,21 @@ impl Manifest {
     }
 }
 
-/// Where JSON went wrong. The parser's own words may quote what a registry sent, which may be anything.
-fn place(error: &serde_json::Error) -> String {
+/// Where JSON is invalid. The parser's own message may quote the response, which may be anything.
+fn position(error: &serde_json::Error) -> String {
     format!(": line {}, column {} is not as it should be", error.line(), error.column())
 }
 
-fn schema_1() -> Wrong {
+fn schema_1() -> Invalid {
     (Kind::Malformed, "the image has a manifest of schema 1, which is no longer supported".to_owned())
 }
 
-/// The manifest of an index that runs on `platform`, or which platforms there are.
-pub(crate) fn choose<'a>(manifests: &'a [Descriptor], platform: &Platform) -> Result<&'a Descriptor, Wrong> {
-    // Attestations stand in an index as images for an unknown platform.
+/// The manifest of an index that runs on `platform`; the error lists the platforms of the index.
+pub(crate) fn choose<'a>(
+    manifests: &'a [Descriptor],
+    platform: &Platform,
+) -> Result<&'a Descriptor, Invalid> {
+    // BuildKit lists attestations as images for the platform `unknown/unknown`.
     let known = || manifests.iter().map(|each| (each, each.platform())).filter(|(_, of)| of.os != "unknown");
     let exact = known().find(|(_, of)| of == platform);
     exact.or_else(|| known().find(|(_, of)| platform.runs(of))).map(|(manifest, _)| manifest).ok_or_else(
@@ -147,31 +151,32 @@ impl Descriptor {
         INDEXES.contains(&self.media_type.as_str())
     }
 
-    /// What it says; one that says nothing means linux/amd64, as in Go's registry library.
+    /// Its platform; without one it is linux/amd64, as in go-containerregistry (`pkg/v1/remote/index.go`).
     fn platform(&self) -> Platform {
-        self.platform.clone().and_then(RawPlatform::told).unwrap_or_else(Platform::amd64)
+        self.platform.clone().and_then(RawPlatform::declared).unwrap_or_else(Platform::amd64)
     }
 }
 
 // === impl RawPlatform ===
 
 impl RawPlatform {
-    fn told(self) -> Option<Platform> {
+    fn declared(self) -> Option<Platform> {
         let Self { os, architecture, variant } = self;
         let (os, architecture) = (os.unwrap_or_default(), architecture.unwrap_or_default());
-        let told = !os.is_empty() || !architecture.is_empty();
-        told.then(|| Platform { os, architecture, variant: variant.unwrap_or_default() })
+        let declared = !os.is_empty() || !architecture.is_empty();
+        declared.then(|| Platform { os, architecture, variant: variant.unwrap_or_default() })
     }
 }
 
 // === impl Config ===
 
 impl Config {
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Wrong> {
-        let malformed = |error| (Kind::Malformed, format!("the config is not an image's{}", place(&error)));
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
+        let malformed =
+            |error| (Kind::Malformed, format!("the config is not an image's{}", position(&error)));
         let RawConfig { platform, config } = serde_json::from_slice(bytes).map_err(malformed)?;
         let RawRun { entrypoint, cmd, env, working_dir, user } = config.unwrap_or_default();
-        // Docker writes an entrypoint that was taken away as one empty word.
+        // Docker stores an entrypoint that was reset as one empty word.
         let words = |words: Option<Vec<String>>| words.filter(|words| words != &[""]).unwrap_or_default();
         let entrypoint = [words(entrypoint), words(cmd)].concat();
         if entrypoint.is_empty() {
@@ -179,7 +184,7 @@ impl Config {
             return Err((Kind::NoEntrypoint, what.to_owned()));
         }
         Ok(Self {
-            platform: platform.told(),
+            platform: platform.declared(),
             entrypoint,
             env: env.unwrap_or_default(),
             working_dir: working_dir.unwrap_or_default(),
@@ -211,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_manifest_is_refused_with_the_reason() {
+    fn invalid_manifests_are_refused_with_the_reason() {
         for (content_type, body, reason) in [
             ("application/vnd.docker.distribution.manifest.v1+prettyjws", "{}", "schema 1"),
             ("application/json", r#"{"schemaVersion": 1, "fsLayers": []}"#, "schema 1"),

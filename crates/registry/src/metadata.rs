@@ -5,19 +5,19 @@ use crate::{Platform, Reference};
 /// What a registry says about an image, for one platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// The image as it was asked for.
+    /// The image as it was requested.
     pub reference: Reference,
     /// The digest of the image's manifest: `sha256:` and 64 hexadecimal digits, checked against its bytes.
     pub digest: String,
-    /// The digest of the index that led to the manifest, where the reference names one.
+    /// The digest of the index that lists the manifest, if the reference names an index.
     pub index_digest: Option<String>,
     /// The digest by which Porch names the pods of this image: that of the linux/amd64 manifest where there
     /// is one, else `digest`.
     pub porch_digest: String,
     /// What the image was built for.
     pub platform: Platform,
-    /// The command line, never empty: the entrypoint followed by the command, as container runtimes put
-    /// them together.
+    /// The command line, never empty: the entrypoint followed by the command, as container runtimes join
+    /// them.
     pub entrypoint: Vec<String>,
     /// The image's variables, each `NAME=value`.
     pub env: Vec<String>,

@@ -1,26 +1,25 @@
-//! What others may watch: which registries are asked, and how often none need be.
+//! Reports requests to registries and cache lookups, for metrics.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Is told of every request to a registry or its token service, and of every look at the cache. An observer
-/// must not block.
+/// Gets every request to a registry or its token service and every cache lookup. It must not block.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// A host was asked; without a code it did not answer.
+    /// A request ended; without a code there was no response.
     fn asked(&self, _host: &str, _code: Option<u16>, _took: Duration) {}
 
-    /// Somebody wanted to know what an image is.
+    /// An image was looked up.
     fn looked_up(&self, _found: Found) {}
 }
 
-/// Where the answer about an image came from.
+/// How a lookup was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Found {
-    /// It was known, for better or worse.
+    /// From the cache, be it metadata or a recent failure.
     Known,
-    /// Somebody was asking already.
+    /// By a fetch that was under way.
     Shared,
-    /// The registry had to be asked.
+    /// By a fetch of its own.
     Fetched,
 }
 

@@ -1,4 +1,4 @@
-//! What an image is built for.
+//! The platform an image is built for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,11 +10,11 @@ pub struct Platform {
     pub os: String,
     /// For instance `amd64` or `arm64`.
     pub architecture: String,
-    /// For instance `v8`; empty where none is told.
+    /// For instance `v8`; empty if unspecified.
     pub variant: String,
 }
 
-/// Why a text is no platform.
+/// A text that is not a platform.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no platform; write `os/architecture` or `os/architecture/variant`, for instance `linux/arm64`"
@@ -42,8 +42,8 @@ impl Platform {
         Self { os: "linux".to_owned(), architecture: "amd64".to_owned(), variant: String::new() }
     }
 
-    /// Whether what is built for `other` runs on this. A variant counts only if this one names one, and
-    /// `v8` is what every 64-bit ARM has.
+    /// Whether images for `other` run on this platform. A variant is compared only if this one has one, and `v8`
+    /// is the same as none, because every 64-bit ARM is v8.
     pub(crate) fn runs(&self, other: &Self) -> bool {
         let plain = |platform: &Self| match (platform.architecture.as_str(), platform.variant.as_str()) {
             ("arm64", "v8") => String::new(),

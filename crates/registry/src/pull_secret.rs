@@ -1,4 +1,4 @@
-//! The file with credentials, as others need it.
+//! The credentials file as the content of a Kubernetes Secret.
 
 use std::fmt;
 

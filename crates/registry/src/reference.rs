@@ -17,7 +17,7 @@ pub struct Reference {
     digest: Option<String>,
 }
 
-/// Why a text is no image reference.
+/// A text that is not an image reference, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("could not parse reference: {text}: {reason}")]
 pub struct ParseError {
@@ -38,7 +38,7 @@ impl Reference {
         &self.repository
     }
 
-    /// The tag: the one that was written, or `latest` where neither tag nor digest was.
+    /// The tag as written, or `latest` without tag and digest.
     pub fn tag(&self) -> Option<&str> {
         match (&self.tag, &self.digest) {
             (Some(tag), _) => Some(tag),
@@ -47,7 +47,7 @@ impl Reference {
         }
     }
 
-    /// The digest, which decides where there is one.
+    /// The digest, which takes precedence over the tag.
     pub fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
@@ -94,10 +94,10 @@ fn check_registry(host: &str) -> Result<&str, String> {
     let (name, port) = host.rsplit_once(':').unwrap_or((host, "0"));
     let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     let named = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b));
-    match named && port.parse::<u16>().is_ok() {
-        true => Ok(host),
-        false => Err(format!("`{host}` is no registry")),
+    if !named || port.parse::<u16>().is_err() {
+        return Err(format!("`{host}` is no registry"));
     }
+    Ok(host)
 }
 
 fn check_repository(path: &str) -> Result<&str, String> {
@@ -128,11 +128,16 @@ fn check_tag(tag: &str) -> Result<String, String> {
 }
 
 fn check_digest(digest: &str) -> Result<String, String> {
-    let hex = digest.strip_prefix("sha256:").unwrap_or_default();
-    match hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
-        true => Ok(digest.to_owned()),
-        false => Err(format!("a digest is `sha256:` and 64 hexadecimal digits, and not `{digest}`")),
+    if !is_sha256(digest) {
+        return Err(format!("a digest is `sha256:` and 64 hexadecimal digits, and not `{digest}`"));
     }
+    Ok(digest.to_owned())
+}
+
+/// Whether a text is `sha256:` and 64 hexadecimal digits in lower case.
+pub(crate) fn is_sha256(digest: &str) -> bool {
+    let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+    hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 impl fmt::Display for Reference {
@@ -148,8 +153,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// The image that a name without a slash stands for: below `prefix`, if there is one. Other names mean what
-/// they say.
+/// Puts `prefix` in front of an image without a slash. Other images, and an empty prefix, change nothing.
 pub fn with_default_prefix<'a>(prefix: &str, image: &'a str) -> Cow<'a, str> {
     match prefix.trim_end_matches('/') {
         "" => Cow::Borrowed(image),
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_is_refused_with_the_reason() {
+    fn invalid_references_are_refused_with_the_reason() {
         for (text, reason) in [
             ("", "it is empty"),
             ("Upper:v1", "has a 'U'"),

@@ -1,6 +1,5 @@
-//! When to ask again, and after how long.
+//! Which requests are sent again, and after how long.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
@@ -8,14 +7,14 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::Retries;
 
-/// Whether an answer says that the same request may be answered well later.
-pub(crate) fn may_pass(status: StatusCode) -> bool {
+/// Whether the same request may succeed later.
+pub(crate) fn is_retryable(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
 
-/// How long the registry wants us to wait: seconds, or a date.
-pub(crate) fn asked_pause(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+/// The pause in `Retry-After`, which is in seconds or a date.
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
@@ -23,7 +22,7 @@ pub(crate) fn asked_pause(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that a server may send today.
+/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that servers may send (RFC 9110, 5.6.7).
 fn date(text: &str) -> Option<SystemTime> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -35,7 +34,7 @@ fn date(text: &str) -> Option<SystemTime> {
     let mut clock = words.next()?.splitn(3, ':').map(str::parse::<u64>);
     let mut next = || clock.next()?.ok().filter(|part| *part <= 60);
     let seconds = next()? * 3600 + next()? * 60 + next()?;
-    // Days since 1970 by the calendar that begins each year in March.
+    // Days since 1970, counted in years that begin in March, so that a leap day comes last.
     let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * years + years / 4 - years / 100 + years / 400 + (153 * months + 2) / 5 + day - 1;
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs((days.checked_sub(719_468)?) * 86_400 + seconds))
@@ -44,12 +43,12 @@ fn date(text: &str) -> Option<SystemTime> {
 // === impl Retries ===
 
 impl Retries {
-    /// The pause before repetition `number`, counted from zero.
-    pub(crate) fn pause(&self, number: u32, asked: Option<Duration>) -> Duration {
+    /// The pause before retry `number`, counted from zero.
+    pub(crate) fn pause(&self, number: u32, retry_after: Option<Duration>) -> Duration {
         let full = self.first_pause.saturating_mul(1 << number.min(16));
-        // Half of it is fixed and half by chance, so that many who failed at once do not come back at once.
-        let chance = RandomState::new().hash_one(number) as f64 / u64::MAX as f64;
-        full.mul_f64(0.5 + chance / 2.0).max(asked.unwrap_or_default()).min(self.longest_pause)
+        // Half of it is random, so that requests that failed together are not sent again together.
+        let jitter = loggia_go::random_id() as f64 / u64::MAX as f64;
+        full.mul_f64(0.5 + jitter / 2.0).max(retry_after.unwrap_or_default()).min(self.longest_pause)
     }
 }
 
@@ -81,7 +80,7 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         let pause = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
-            asked_pause(&headers, now).map(|pause| pause.as_secs())
+            retry_after(&headers, now).map(|pause| pause.as_secs())
         };
         assert_eq!(pause("7"), Some(7));
         assert_eq!(pause("Sun, 06 Nov 1994 08:49:40 GMT"), Some(3));
@@ -95,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_repeated() {
+    fn only_passing_failures_are_retried() {
         for code in [408, 429, 500, 502, 503, 504] {
-            assert!(may_pass(StatusCode::from_u16(code).unwrap()), "{code}");
+            assert!(is_retryable(StatusCode::from_u16(code).unwrap()), "{code}");
         }
         for code in [200, 301, 400, 401, 403, 404, 501] {
-            assert!(!may_pass(StatusCode::from_u16(code).unwrap()), "{code}");
+            assert!(!is_retryable(StatusCode::from_u16(code).unwrap()), "{code}");
         }
     }
 }

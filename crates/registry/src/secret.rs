@@ -1,11 +1,11 @@
-//! What must never be shown.
+//! Texts that must not be printed.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use zeroize::Zeroizing;
 
-/// A password, a token, or a whole file of them. Nothing prints it, and its memory is wiped when it goes.
+/// A password or a token. Its `Debug` hides the text, and dropping it wipes the memory.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(Zeroizing<String>);
 
@@ -16,7 +16,7 @@ impl Secret {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The text, for a request and nothing else.
+    /// The text; only for requests.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

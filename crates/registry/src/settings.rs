@@ -6,59 +6,59 @@ use std::time::Duration;
 
 use crate::{Observer, Platform};
 
-/// What an [`Images`](crate::Images) is made from. The default asks as anybody would: the certificates of
-/// the system, the credentials of the user who runs the program.
+/// The configuration of an [`Images`](crate::Images). The default trusts the system's certificates and has no
+/// credentials.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The platform of the nodes, for which an index is resolved.
+    /// The platform of the nodes; selects the image in an index.
     pub platform: Platform,
-    /// The file with credentials in the form of Docker's configuration. It is read at each fetch, so what a
-    /// rotation leaves there is used at once; `keychain` is asked where it has nothing.
+    /// The file with credentials, in the format of Docker's `config.json`. It is read at each fetch, so a rotated
+    /// one is used at once. Registries that it does not list are looked up in `keychain`.
     pub auth_file: Option<PathBuf>,
-    /// Prefixes of images that are public, for which `auth_file` is not used.
+    /// Prefixes of public images, for which `auth_file` is not used.
     pub public_prefixes: Vec<String>,
-    /// Where credentials are looked for otherwise.
+    /// Further files with credentials.
     pub keychain: Keychain,
-    /// Certificates to trust beside those of the system: files, or folders with `ca.crt` or `ca.pem`. They
-    /// are looked at before each fetch, too.
+    /// CA certificates to trust in addition to the system's: files, or folders with `ca.crt` or `ca.pem`. They are
+    /// checked for changes before each fetch.
     pub authorities: Vec<PathBuf>,
-    /// Registries, each `host` or `host:port`, that are spoken to in the clear.
+    /// Registries, each `host` or `host:port`, that are reached by plain HTTP.
     pub plain_http: Vec<String>,
-    /// How long what a tag stands for is believed; for ever without one. A digest always is.
+    /// How long a resolved tag is cached; forever without one. A digest always is.
     pub ttl: Option<Duration>,
-    /// How many images are remembered.
+    /// How many images are cached.
     pub capacity: usize,
     pub timeouts: Timeouts,
     pub retries: Retries,
-    /// Who is told of requests, if somebody wants to be.
+    /// Gets every request and lookup.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until a connection, TLS included, stands.
+    /// Until a connection is established, TLS included.
     pub connect: Duration,
-    /// Between two pieces of an answer, and until the first.
+    /// Until the first byte of a response, and between two reads of it.
     pub read: Duration,
-    /// All that is done about one image, retries included.
+    /// The whole fetch of one image, retries included.
     pub total: Duration,
     /// One run of a credential helper.
     pub helper: Duration,
 }
 
-/// How often a request is repeated that failed for a reason that may pass.
+/// How often, and after which pauses, a request is sent again that failed for a passing reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
-    /// Repetitions after the first try.
+    /// Retries after the first attempt.
     pub count: u32,
     /// The pause before the first of them; each later one is twice as long, and all vary by half.
     pub first_pause: Duration,
-    /// No pause is longer, also not one that a registry asks for.
+    /// The upper limit of a pause. If `Retry-After` asks for more, the request is not sent again.
     pub longest_pause: Duration,
 }
 
-/// Files with credentials, in the order in which they are asked.
+/// Files with credentials, in the order in which they are searched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keychain {
     pub files: Vec<PathBuf>,
@@ -104,7 +104,7 @@ impl Default for Retries {
 // === impl Keychain ===
 
 impl Keychain {
-    /// Where Docker and Podman keep the credentials of the user who runs this program.
+    /// The files in which Docker and Podman store the credentials of the user who runs this program.
     pub fn of_this_user() -> Self {
         Self::from_variables(|name| {
             std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)

@@ -1,7 +1,6 @@
-//! Whom to trust: the certificates of the system and those of the installation, in one pool.
+//! TLS to registries: trusts the certificates of the system and those of the installation.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -15,10 +14,12 @@ use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tracing::{debug, warn};
 
-/// What a folder of certificates may hold; the first that is there counts.
+use crate::stamp::Stamp;
+
+/// The file in a folder of certificates; the first that exists is used.
 const NAMES: [&str; 2] = ["ca.crt", "ca.pem"];
 
-/// Why the certificates cannot be used. The texts are those of Porch where it has any.
+/// Why the certificates cannot be used. The texts are Porch's where it has one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("stat {}: {}", .0.display(), errno_text(.1))]
@@ -29,23 +30,27 @@ pub(crate) enum Error {
     Unreadable(PathBuf, std::io::Error),
     #[error("failed to append certificates from PEM: {} holds no certificate that can be used", .0.display())]
     NoCertificate(PathBuf),
-    #[error("TLS cannot be set up: {0}")]
-    Setup(String),
+    #[error("TLS cannot be set up")]
+    Setup(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What tells one state of the files from another. The inode is part of it because a mounted Secret changes
-/// by a link that points elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp(Vec<Option<(u64, u64, i64, i64)>>);
+/// The stamp of the files that [`client_config`] would read.
+pub(crate) fn stamp(authorities: &[PathBuf]) -> Stamp {
+    Stamp::of(authorities.iter().flat_map(|path| match fs::metadata(path) {
+        Ok(found) if found.is_dir() => NAMES.map(|name| path.join(name)).to_vec(),
+        _ => vec![path.clone()],
+    }))
+}
 
-/// A client that trusts the system's certificates and those at `authorities`, with TLS 1.2 or later.
+/// A client configuration for TLS 1.2 and later that trusts the system's certificates and those at
+/// `authorities`.
 pub(crate) fn client_config(authorities: &[PathBuf]) -> Result<ClientConfig, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let (mut roots, system) = (RootCertStore::empty(), system_roots());
     roots.extend(system.roots.iter().cloned());
     let mut own = Vec::new();
-    for place in authorities {
-        let file = file_at(place)?;
+    for path in authorities {
+        let file = file_at(path)?;
         let certificates = read(&file)?;
         let (usable, _) = roots.add_parsable_certificates(certificates.iter().cloned());
         if usable == 0 {
@@ -60,11 +65,11 @@ pub(crate) fn client_config(authorities: &[PathBuf]) -> Result<ClientConfig, Err
     let verifier = Verifier::new(roots, own, &provider)?;
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-        .map_err(|error| Error::Setup(error.to_string()))?;
+        .map_err(|error| Error::Setup(error.into()))?;
     Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
-/// The system's certificates, read once: reading them takes longer than asking a registry.
+/// The system's certificates, read once: reading them takes longer than a request.
 fn system_roots() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {
@@ -79,13 +84,13 @@ fn system_roots() -> &'static RootCertStore {
     })
 }
 
-/// The file itself, or the one in a folder.
-fn file_at(place: &Path) -> Result<PathBuf, Error> {
-    let found = fs::metadata(place).map_err(|error| Error::Missing(place.to_owned(), error))?;
+/// The file itself, or the first of [`NAMES`] in a folder.
+fn file_at(path: &Path) -> Result<PathBuf, Error> {
+    let found = fs::metadata(path).map_err(|error| Error::Missing(path.to_owned(), error))?;
     if !found.is_dir() {
-        return Ok(place.to_owned());
+        return Ok(path.to_owned());
     }
-    let [first, second] = NAMES.map(|name| place.join(name));
+    let [first, second] = NAMES.map(|name| path.join(name));
     let problem = |file: &Path| match fs::File::open(file) {
         Ok(_) => None,
         Err(error) => Some(format!("open {}: {}", file.display(), errno_text(&error))),
@@ -102,22 +107,9 @@ fn read(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     Ok(CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect())
 }
 
-// === impl Stamp ===
-
-impl Stamp {
-    pub(crate) fn of(authorities: &[PathBuf]) -> Self {
-        let files = authorities.iter().flat_map(|place| match fs::metadata(place) {
-            Ok(found) if found.is_dir() => NAMES.map(|name| place.join(name)).to_vec(),
-            _ => vec![place.clone()],
-        });
-        let stamp = |found: fs::Metadata| (found.ino(), found.len(), found.mtime(), found.mtime_nsec());
-        Self(files.map(|file| fs::metadata(file).ok().map(stamp)).collect())
-    }
-}
-
-/// The verifier of the library, and one thing more: a registry whose own certificate is among those to
-/// trust. People make such certificates with one `openssl` command, mark them as an authority without
-/// meaning to, and Go takes them.
+/// rustls' verifier, which also accepts a server certificate that is itself among those to trust.
+/// `openssl req -x509` makes such certificates and marks them as a CA, which webpki refuses for a server and Go
+/// accepts.
 #[derive(Debug)]
 struct Verifier {
     chain: Arc<WebPkiServerVerifier>,
@@ -133,20 +125,20 @@ impl Verifier {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
         let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-        Ok(Self { chain: chain.build().map_err(|error| Error::Setup(error.to_string()))?, own })
+        Ok(Self { chain: chain.build().map_err(|error| Error::Setup(error.into()))?, own })
     }
 
-    /// The library looks at validity before it sees that the certificate is an authority's, so what is left
-    /// to check is the name.
+    /// webpki checks the validity period before it refuses a CA as a server certificate, so what is left to check
+    /// is the name.
     fn is_own(
         &self,
         certificate: &CertificateDer<'_>,
         server: &ServerName<'_>,
         error: &rustls::Error,
     ) -> bool {
-        let authority = matches!(error, rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))
-            if other.to_string().contains("CaUsedAsEndEntity"));
-        authority
+        let is_ca = matches!(error, rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))
+            if matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity)));
+        is_ca
             && self.own.iter().any(|own| own == certificate)
             && ParsedCertificate::try_from(certificate)
                 .is_ok_and(|parsed| rustls::client::verify_server_name(&parsed, server).is_ok())

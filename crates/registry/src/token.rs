@@ -1,4 +1,4 @@
-//! Tokens that registries hand out for a while.
+//! The bearer tokens of registries, until they expire.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,16 +11,16 @@ use crate::Reference;
 use crate::docker_config::Proof;
 use crate::secret::Secret;
 
-/// How long a token holds whose issuer does not say; that is what the protocol has.
-const DEFAULT_LIFE: Duration = Duration::from_secs(60);
+/// The lifetime of a token without `expires_in`, as the token protocol of the distribution project has it.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 
-/// A token is not used in the last part of its life, in which it may run out on its way.
+/// A token is not used shortly before it expires, when it might expire on its way.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// The most tokens that are kept.
+/// How many tokens are kept.
 const CAPACITY: usize = 4096;
 
-/// The tokens at hand, by what they are for and who asked.
+/// The valid tokens, by what they are for and the credential they were issued for.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     known: Mutex<HashMap<Key, Token>>,
@@ -40,9 +40,9 @@ struct Token {
     until: Instant,
 }
 
-/// What a token service answers.
+/// The response of a token service.
 #[derive(Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct TokenResponse {
     token: Option<String>,
     access_token: Option<String>,
     expires_in: Option<f64>,
@@ -73,17 +73,17 @@ impl Tokens {
         known.get(key).filter(|token| now < token.until).map(|token| token.secret.clone())
     }
 
-    /// Keeps what a service answered, and gives the token.
-    pub(crate) fn keep(&self, key: Key, answer: Answer, now: Instant) -> Option<Secret> {
-        let Answer { token, access_token, expires_in } = answer;
+    /// Stores the token of a response and returns it; none if the response has none.
+    pub(crate) fn keep(&self, key: Key, response: TokenResponse, now: Instant) -> Option<Secret> {
+        let TokenResponse { token, access_token, expires_in } = response;
         let secret = Secret::new(token.filter(|text| !text.is_empty()).or(access_token)?);
         if secret.is_empty() {
             return None;
         }
-        let told =
+        let declared =
             expires_in.filter(|seconds| *seconds >= 1.0 && *seconds < 1e9).map(Duration::from_secs_f64);
-        let life = told.unwrap_or(DEFAULT_LIFE);
-        let until = now + life.saturating_sub(MARGIN.min(life / 2));
+        let lifetime = declared.unwrap_or(DEFAULT_LIFETIME);
+        let until = now + lifetime.saturating_sub(MARGIN.min(lifetime / 2));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= CAPACITY {
             known.retain(|_, token| now < token.until);
@@ -94,7 +94,7 @@ impl Tokens {
         Some(secret)
     }
 
-    /// The registry refused the token.
+    /// Drops a token that the registry refused.
     pub(crate) fn forget(&self, key: &Key) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
@@ -104,7 +104,7 @@ impl Tokens {
 mod tests {
     use super::*;
 
-    fn answer(json: &str) -> Answer {
+    fn response(json: &str) -> TokenResponse {
         serde_json::from_str(json).unwrap()
     }
 
@@ -114,10 +114,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_kept_for_its_life_and_for_those_it_was_made_for() {
+    fn a_token_is_kept_for_its_lifetime_and_for_its_credential() {
         let (tokens, now) = (Tokens::default(), Instant::now());
         let mine = key("r.io/a", Some("p"));
-        assert!(tokens.keep(mine.clone(), answer(r#"{"token": "t", "expires_in": 300}"#), now).is_some());
+        assert!(tokens.keep(mine.clone(), response(r#"{"token": "t", "expires_in": 300}"#), now).is_some());
         assert_eq!(tokens.get(&mine, now + Duration::from_secs(294)), Some(Secret::new("t")));
         assert_eq!(tokens.get(&mine, now + Duration::from_secs(295)), None);
         for other in [
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_service_may_call_it_an_access_token_and_say_nothing_of_its_life() {
+    fn a_response_may_have_an_access_token_and_no_lifetime() {
         let (tokens, now) = (Tokens::default(), Instant::now());
         let mine = key("r.io/a", None);
-        assert!(tokens.keep(mine.clone(), answer(r#"{"token": "", "access_token": "t"}"#), now).is_some());
+        assert!(tokens.keep(mine.clone(), response(r#"{"token": "", "access_token": "t"}"#), now).is_some());
         assert!(tokens.get(&mine, now + Duration::from_secs(54)).is_some());
         assert!(tokens.get(&mine, now + Duration::from_secs(55)).is_none());
         for nothing in ["{}", r#"{"token": ""}"#] {
-            assert!(tokens.keep(mine.clone(), answer(nothing), now).is_none());
+            assert!(tokens.keep(mine.clone(), response(nothing), now).is_none());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections: to whom, in the clear or not, by which proxy.
+//! Connections to registries: whether plain HTTP is allowed, which proxy, which certificates.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,30 +7,31 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
 use crate::Settings;
-use crate::tls::{self, Stamp};
+use crate::stamp::Stamp;
+use crate::tls;
 
-/// Hands out clients that trust whom the installation trusts now.
+/// Provides HTTP clients that trust the certificates as they are now.
 #[derive(Debug)]
 pub(crate) struct Transport {
     settings: Arc<Settings>,
     current: Mutex<Option<(Stamp, Clients)>>,
 }
 
-/// Two clients, since no proxy knows the way to this machine.
+/// Two clients: requests to this machine must not go through a proxy, where `localhost` is another host.
 #[derive(Clone)]
 pub(crate) struct Clients {
     by_proxy: Client,
     direct: Client,
 }
 
-/// Whether a registry may be spoken to in the clear.
+/// Whether a registry may be reached by plain HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InTheClear {
-    /// Never.
+pub(crate) enum PlainHttp {
+    /// Only TLS.
     Never,
-    /// If it does not speak TLS.
-    IfItMust,
-    /// It was asked for.
+    /// If it does not speak TLS: it is on this machine or in a private network.
+    Fallback,
+    /// The operator configured it ([`Settings::plain_http`]).
     Always,
 }
 
@@ -41,9 +42,9 @@ impl Transport {
         Self { settings, current: Mutex::default() }
     }
 
-    /// The clients, made anew if the certificates changed.
+    /// The clients, rebuilt if the certificates changed.
     pub(crate) fn clients(&self) -> Result<Clients, tls::Error> {
-        let stamp = Stamp::of(&self.settings.authorities);
+        let stamp = tls::stamp(&self.settings.authorities);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, clients)) = &*current
             && *known == stamp
@@ -55,21 +56,18 @@ impl Transport {
         Ok(clients)
     }
 
-    /// Whether the certificates are others than those in use.
+    /// Whether the certificates differ from those in use.
     pub(crate) fn certificates_changed(&self) -> bool {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().is_some_and(|(known, _)| *known != Stamp::of(&self.settings.authorities))
+        current.as_ref().is_some_and(|(known, _)| *known != tls::stamp(&self.settings.authorities))
     }
 
-    /// What is allowed for `host` or `host:port`.
-    pub(crate) fn in_the_clear(&self, registry: &str) -> InTheClear {
+    /// Whether plain HTTP is allowed to `host` or `host:port`.
+    pub(crate) fn plain_http(&self, registry: &str) -> PlainHttp {
         if self.settings.plain_http.iter().any(|known| known == registry) {
-            return InTheClear::Always;
+            return PlainHttp::Always;
         }
-        match is_private(host(registry)) {
-            true => InTheClear::IfItMust,
-            false => InTheClear::Never,
-        }
+        if is_private(host(registry)) { PlainHttp::Fallback } else { PlainHttp::Never }
     }
 }
 
@@ -89,7 +87,7 @@ impl Clients {
                 .connect_timeout(settings.timeouts.connect)
                 .read_timeout(settings.timeouts.read)
         };
-        let setup = |error: reqwest::Error| tls::Error::Setup(error.without_url().to_string());
+        let setup = |error: reqwest::Error| tls::Error::Setup(error.without_url().into());
         Ok(Self {
             by_proxy: builder().build().map_err(setup)?,
             direct: builder().no_proxy().build().map_err(setup)?,
@@ -97,16 +95,13 @@ impl Clients {
     }
 
     pub(crate) fn for_url(&self, url: &Url) -> &Client {
-        match url.host_str().is_some_and(is_this_machine) {
-            true => &self.direct,
-            false => &self.by_proxy,
-        }
+        if url.host_str().is_some_and(is_loopback) { &self.direct } else { &self.by_proxy }
     }
 }
 
 impl std::fmt::Debug for Clients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A client shows its proxies, and the address of a proxy may hold a password.
+        // `Debug` of a client shows its proxies, and the URL of a proxy may hold a password.
         f.write_str("Clients")
     }
 }
@@ -123,25 +118,25 @@ fn address(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Whether the host is this machine for sure.
-fn is_this_machine(host: &str) -> bool {
+/// Whether the host is certainly this machine; a name below `localhost` may be resolved to another one.
+fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address(host).is_some_and(|address| address.is_loopback())
 }
 
 /// Loopback, names below `localhost`, and the private IPv4 networks.
 fn is_private(host: &str) -> bool {
     let private = |address: Ipv4Addr| address.is_private();
-    is_this_machine(host)
+    is_loopback(host)
         || host.to_ascii_lowercase().ends_with(".localhost")
         || matches!(address(host), Some(IpAddr::V4(address)) if private(address))
 }
 
-/// Whether a credential may go to this address: over TLS, or not leaving the machine.
-pub(crate) fn keeps_secrets(url: &Url) -> bool {
-    url.scheme() == "https" || url.host_str().is_some_and(is_this_machine)
+/// Whether a request to this URL may carry a credential: over TLS, or without leaving the machine.
+pub(crate) fn may_carry_credentials(url: &Url) -> bool {
+    url.scheme() == "https" || url.host_str().is_some_and(is_loopback)
 }
 
-/// The address as it may be shown: a query may hold a signature that is as good as a password.
+/// The URL for messages: without user and password, and without the query, which may hold a signature.
 pub(crate) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
@@ -156,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_private_hosts_may_be_asked_in_the_clear() {
+    fn only_private_hosts_may_fall_back_to_plain_http() {
         let settings = Settings { plain_http: vec!["r.io:80".to_owned()], ..Settings::default() };
         let transport = Transport::new(Arc::new(settings));
         for registry in [
@@ -170,7 +165,7 @@ mod tests {
             "172.16.0.1",
             "192.168.1.1:443",
         ] {
-            assert_eq!(transport.in_the_clear(registry), InTheClear::IfItMust, "{registry}");
+            assert_eq!(transport.plain_http(registry), PlainHttp::Fallback, "{registry}");
         }
         for registry in [
             "r.io",
@@ -182,20 +177,20 @@ mod tests {
             "[fd00::1]:5000",
             "10.0.0.1.io",
         ] {
-            assert_eq!(transport.in_the_clear(registry), InTheClear::Never, "{registry}");
+            assert_eq!(transport.plain_http(registry), PlainHttp::Never, "{registry}");
         }
-        assert_eq!(transport.in_the_clear("r.io:80"), InTheClear::Always);
+        assert_eq!(transport.plain_http("r.io:80"), PlainHttp::Always);
     }
 
     #[test]
-    fn secrets_go_over_tls_or_stay_on_this_machine() {
-        let keeps = |url: &str| keeps_secrets(&url.parse().unwrap());
-        assert!(keeps("https://r.io/v2/") && keeps("http://127.0.0.1:5000/") && keeps("http://[::1]:5000/"));
-        assert!(!keeps("http://r.io/") && !keeps("http://10.0.0.1/") && !keeps("http://a.localhost/"));
+    fn credentials_go_over_tls_or_stay_on_this_machine() {
+        let may = |url: &str| may_carry_credentials(&url.parse().unwrap());
+        assert!(may("https://r.io/v2/") && may("http://127.0.0.1:5000/") && may("http://[::1]:5000/"));
+        assert!(!may("http://r.io/") && !may("http://10.0.0.1/") && !may("http://a.localhost/"));
     }
 
     #[test]
-    fn an_address_is_shown_without_what_may_be_a_secret() {
+    fn a_url_is_shown_without_what_may_be_a_secret() {
         assert_eq!(shown(&"https://u:p@s3.io/blob?X-Signature=abc#f".parse().unwrap()), "https://s3.io/blob");
     }
 }

@@ -39,7 +39,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 pub fn from_node<T: DeserializeOwned>(node: &Node) -> Result<T, Error> {
     let budget = Budget::default();
     let value = T::deserialize(Reader { node, budget: &budget, depth: 0, in_alias: false });
-    // Whoever has one key twice may have others too: name them all.
+    // A mapping with one duplicate key may have more: name them all.
     value.map_err(|error| budget.met_duplicates().then(|| duplicate_keys_in(node)).flatten().unwrap_or(error))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The layout rules live in [`walk`], the choice of quotes in [`scalar`], indentation and line ends
 //! in [`writer`]. Where the original's output is known to do damage, [`Quirks`] decides whether to
-//! follow it; there is no other place that asks.
+//! follow it, and nothing else does.
 
 mod scalar;
 mod walk;

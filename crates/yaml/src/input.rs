@@ -26,7 +26,7 @@ impl Input {
                 Err(error) => {
                     let (good, bad) = bytes.split_at(error.valid_up_to());
                     let good = String::from_utf8_lossy(good).into_owned();
-                    // A character that is not allowed may come before the one that is no character.
+                    // A character that is not allowed may come before the bytes that are not a character.
                     let input = Self::from_string(good)?;
                     return Ok(match input.spoiled {
                         Some(_) => input,

@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 1_000;
 /// escaped. Comments and styles are lost.
 ///
 /// # Errors
-/// On infinities and not-a-number, keys below the root that are no strings, a key that occurs twice,
+/// On infinities and not-a-number, keys below the root that are not strings, a key that occurs twice,
 /// aliases beyond the limits, or more than 1,000 collections inside each other: every line is
 /// indented by its depth, so the text grows with the square of it.
 pub fn to_json(node: &Node) -> Result<String, Error> {

@@ -44,7 +44,7 @@ pub use error::Error;
 pub use json::to_json;
 pub use node::{Comments, Document, Kind, Node, Pair, ScalarStyle, Tag, reads_as_non_string};
 pub use parse::{ParseOptions, parse_all, parse_all_with, parse_first, parse_first_with};
-pub use resolve::{Resolved, is_base60, is_yaml11_bool, resolve};
+pub use resolve::{Resolved, is_yaml11_bool, resolve};
 pub use sequence_style::detect_sequence_style;
 pub use ser::{natural_order, to_node};
 pub use text::Text;

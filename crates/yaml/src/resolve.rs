@@ -62,7 +62,8 @@ pub(crate) fn resolve_tagged(text: &str) -> Resolved {
     }
 }
 
-/// Whether YAML 1.1 reads the word as a boolean where go-yaml v3 sees a string.
+/// Whether YAML 1.1 reads the word as a boolean where go-yaml v3 sees a string. It is public for readers that
+/// follow sigs.k8s.io/yaml, which still reads YAML 1.1.
 #[must_use]
 pub fn is_yaml11_bool(text: &str) -> bool {
     yaml11_bool(text).is_some()
@@ -78,7 +79,7 @@ pub(crate) fn yaml11_bool(text: &str) -> Option<bool> {
 
 /// Whether YAML 1.1 reads the text as a number in base 60, such as `12:30:45`.
 #[must_use]
-pub fn is_base60(text: &str) -> bool {
+pub(crate) fn is_base60(text: &str) -> bool {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (whole, fraction) = match text.split_once('.') {
         Some((whole, fraction)) => (whole, fraction),

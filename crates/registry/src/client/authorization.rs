@@ -1,4 +1,4 @@
-//! What a request carries to prove who asks: passwords as they are, tokens from the service that the registry names.
+//! The `Authorization` header of a request: a password, or a token from the service that the registry names.
 
 use std::fmt::Write as _;
 
@@ -10,21 +10,21 @@ use tokio::time::Instant;
 use tracing::debug;
 use zeroize::Zeroizing;
 
-use super::Client;
+use super::{Client, credentials_need_tls};
 use crate::challenge::Challenge;
 use crate::credentials::Credential;
 use crate::docker_config::Proof;
-use crate::errand::Errand;
 use crate::error::Step;
-use crate::failure::{self, Trouble};
+use crate::request::Fetch;
+use crate::request_error::{self, RequestError};
 use crate::secret::Secret;
-use crate::transport::{Clients, InTheClear, keeps_secrets, shown};
-use crate::{Error, Kind, token};
+use crate::transport::{Clients, PlainHttp, may_carry_credentials, shown};
+use crate::{Kind, token};
 
-/// The most of a token service's answer that is read.
+/// How many bytes of a token service's response are read.
 const MAX_TOKEN: usize = 1 << 20;
 
-/// What a request carries to prove who asks.
+/// The value of an `Authorization` header, by scheme.
 #[derive(Clone, Debug)]
 pub(super) enum Authorization {
     Basic(Secret),
@@ -34,95 +34,93 @@ pub(super) enum Authorization {
 // === impl Client ===
 
 impl Client {
-    /// Finds what a registry wants that just said 401, and remembers it.
+    /// Authorizes after HTTP 401, and remembers the challenge for later requests to this registry.
     pub(super) async fn answer_challenge(
         &self,
-        errand: &Errand<'_>,
+        fetch: &Fetch<'_>,
         clients: &Clients,
         response: &Response,
-    ) -> Result<Option<Authorization>, Trouble> {
-        let registry = errand.reference.registry();
+    ) -> Result<Option<Authorization>, RequestError> {
+        let registry = fetch.reference.registry();
         let Some(challenge) = Challenge::of(response.headers()) else { return Ok(None) };
         debug!(registry, ?challenge, "The registry wants to know who asks");
-        if let Some(credential) = self.credential(errand).await? {
-            // A token that was just refused is no use.
-            self.tokens.forget(&token::Key::new(errand.reference, Some(&credential.proof)));
+        if let Some(credential) = self.credential(fetch).await? {
+            // The registry may just have refused this very token.
+            self.tokens.forget(&token::Key::new(fetch.reference, Some(&credential.proof)));
         } else {
-            self.tokens.forget(&token::Key::new(errand.reference, None));
+            self.tokens.forget(&token::Key::new(fetch.reference, None));
         }
-        let in_the_clear = self.change(registry, |habits| habits.challenge = Some(challenge.clone()));
-        self.authorize(errand, clients, &challenge, in_the_clear).await
+        let known = self.learn(registry, |known| known.challenge = Some(challenge.clone()));
+        self.authorize(fetch, clients, &challenge, known.plain_http).await
     }
 
-    /// A password for a registry that did not ask for one. If none can be had, its answer stands.
-    pub(super) async fn unasked(&self, errand: &Errand<'_>) -> Option<Authorization> {
-        let credential = self.credential(errand).await.ok().flatten()?;
+    /// A password for a registry that sent no challenge. Without one, its first response is the result.
+    pub(super) async fn unchallenged(&self, fetch: &Fetch<'_>) -> Option<Authorization> {
+        let credential = self.credential(fetch).await.ok().flatten()?;
         Authorization::basic(&credential.proof)
     }
 
-    /// What goes with a request to a registry that wants to see this. Nothing, if there is no credential
-    /// for it or none may be sent.
+    /// The authorization that answers a challenge; none if it takes a password and there is none.
     pub(super) async fn authorize(
         &self,
-        errand: &Errand<'_>,
+        fetch: &Fetch<'_>,
         clients: &Clients,
         challenge: &Challenge,
-        in_the_clear: bool,
-    ) -> Result<Option<Authorization>, Trouble> {
-        let credential = self.credential(errand).await?;
+        plain_http: bool,
+    ) -> Result<Option<Authorization>, RequestError> {
+        let credential = self.credential(fetch).await?;
         let proof = credential.map(|credential| &credential.proof);
         match (challenge, proof) {
             (_, Some(Proof::RegistryToken(token))) => Ok(Some(Authorization::Bearer(token.clone()))),
             (Challenge::Basic, proof) => Ok(proof.and_then(Authorization::basic)),
             (Challenge::Bearer { realm, service }, proof) => {
-                let key = token::Key::new(errand.reference, proof);
+                let key = token::Key::new(fetch.reference, proof);
                 if let Some(token) = self.tokens.get(&key, Instant::now()) {
                     return Ok(Some(Authorization::Bearer(token)));
                 }
-                errand.at(Step::Token);
-                let realm = self.realm(errand, realm, in_the_clear)?;
-                let token = self.token(errand, clients, &realm, service.as_deref(), key, proof).await?;
+                fetch.at(Step::Token);
+                let realm = self.realm(fetch, realm, plain_http)?;
+                let token = self.token(fetch, clients, &realm, service.as_deref(), key, proof).await?;
                 Ok(Some(Authorization::Bearer(token)))
             }
         }
     }
 
-    /// The token service, if it may be asked the way that the registry says.
-    fn realm(&self, errand: &Errand<'_>, realm: &str, in_the_clear: bool) -> Result<Url, Trouble> {
-        let wrong = |observed: String| {
+    /// The address of the token service, unless it has no TLS and may not do without.
+    fn realm(&self, fetch: &Fetch<'_>, realm: &str, plain_http: bool) -> Result<Url, RequestError> {
+        let malformed = |observed: String| {
             let advice = "this is for those who run the registry to mend";
-            Trouble::Final(errand.error(Kind::Malformed, observed, advice))
+            RequestError::Final(fetch.error(Kind::Malformed, observed, advice))
         };
         let url: Url = realm
             .parse()
-            .map_err(|_| wrong("the registry names a token service that is no address".to_owned()))?;
-        let authority = url.host_str().map(|host| match url.port() {
+            .map_err(|_| malformed("the registry names a token service that is no address".to_owned()))?;
+        let host = url.host_str().map(|host| match url.port() {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         });
-        match (url.scheme(), authority) {
+        match (url.scheme(), host) {
             ("https", Some(_)) => Ok(url),
-            ("http", Some(authority))
-                if in_the_clear || self.transport.in_the_clear(&authority) != InTheClear::Never =>
-            {
+            ("http", Some(host)) if plain_http || self.transport.plain_http(&host) != PlainHttp::Never => {
                 Ok(url)
             }
-            _ => Err(wrong(format!("the registry names a token service without TLS: {}", shown(&url)))),
+            _ => Err(malformed(format!("the registry names a token service without TLS: {}", shown(&url)))),
         }
     }
 
-    /// Gets a token: for a token of identity by its exchange, otherwise by name and password or as anybody.
+    /// Gets a token from the token service: in exchange for an identity token, by name and password, or
+    /// anonymously.
     async fn token(
         &self,
-        errand: &Errand<'_>,
+        fetch: &Fetch<'_>,
         clients: &Clients,
         realm: &Url,
         service: Option<&str>,
         key: token::Key,
         proof: Option<&Proof>,
-    ) -> Result<Secret, Trouble> {
-        if proof.is_some() && !keeps_secrets(realm) {
-            return Err(Trouble::Final(self.not_in_the_clear(errand, realm)));
+    ) -> Result<Secret, RequestError> {
+        if proof.is_some() && !may_carry_credentials(realm) {
+            return Err(RequestError::Final(credentials_need_tls(fetch, realm)));
         }
         debug!(realm = shown(realm), scope = key.scope(), "Asking for a token");
         let mut fields = vec![("scope", key.scope())];
@@ -138,44 +136,42 @@ impl Client {
                 let request = clients.for_url(realm).post(realm.clone());
                 let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
                 let sent = self.send(realm, request.body(form.as_bytes().to_vec())).await;
-                sent.map_err(|error| failure::of_request(errand, &error))?
+                sent.map_err(|error| request_error::of_transport(fetch, &error))?
             }
             proof => {
                 let mut url = realm.clone();
                 url.query_pairs_mut().extend_pairs(fields);
                 let basic = proof.and_then(Authorization::basic);
-                self.follow(errand, clients, &Method::GET, url, "application/json", basic.as_ref()).await?
+                self.follow(fetch, clients, &Method::GET, url, "application/json", basic.as_ref()).await?
             }
         };
-        let with_proof = proof.is_some();
-        let answer = self.read_any(errand, response, MAX_TOKEN, with_proof).await?;
-        let token = serde_json::from_slice(&answer.body).ok();
+        let response = self.read_body(fetch, response, MAX_TOKEN, proof.is_some()).await?;
+        let token = serde_json::from_slice(&response.body).ok();
         token.and_then(|token| self.tokens.keep(key, token, Instant::now())).ok_or_else(|| {
             let observed = format!("{} answered without a token", shown(realm));
-            Trouble::Final(errand.error(Kind::Malformed, observed, "this is for those who run it to mend"))
+            RequestError::Final(fetch.error(
+                Kind::Malformed,
+                observed,
+                "this is for those who run it to mend",
+            ))
         })
     }
 
-    pub(super) fn not_in_the_clear(&self, errand: &Errand<'_>, url: &Url) -> Error {
-        let observed = format!("{} has no TLS, and credentials are not sent in the clear", shown(url));
-        errand.error(Kind::Unauthorized, observed, "serve the registry over TLS")
-    }
-
-    async fn credential<'a>(&self, errand: &'a Errand<'_>) -> Result<Option<&'a Credential>, Trouble> {
+    async fn credential<'a>(&self, fetch: &'a Fetch<'_>) -> Result<Option<&'a Credential>, RequestError> {
         let find = async || {
-            errand.at(Step::Credentials);
-            self.credentials.find(errand.image, errand.reference).await
+            fetch.at(Step::Credentials);
+            self.credentials.find(fetch.image, fetch.reference).await
         };
-        let found = errand.credential.get_or_try_init(find).await.map_err(|reason| {
+        let found = fetch.credential.get_or_try_init(find).await.map_err(|reason| {
             let advice =
                 "check `--registry-auth-secret-path`, or `--registry-auth` of `loggia image inspect`";
-            Trouble::Final(errand.error(Kind::Configuration, reason, advice))
+            RequestError::Final(fetch.error(Kind::Configuration, reason, advice))
         });
         found.map(Option::as_ref)
     }
 }
 
-/// Names and values as a form has them.
+/// Names and values as `application/x-www-form-urlencoded`.
 fn form(fields: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in fields {
@@ -205,14 +201,14 @@ impl Authorization {
         Some(Self::Basic(Secret::new(BASE64_STANDARD.encode(pair.as_bytes()))))
     }
 
-    pub(super) fn header(&self, errand: &Errand<'_>) -> Result<HeaderValue, Trouble> {
+    pub(super) fn header(&self, fetch: &Fetch<'_>) -> Result<HeaderValue, RequestError> {
         let text = Zeroizing::new(match self {
             Self::Basic(pair) => format!("Basic {}", pair.reveal()),
             Self::Bearer(token) => format!("Bearer {}", token.reveal()),
         });
         let mut value = HeaderValue::from_str(&text).map_err(|_| {
             let observed = "the credential has characters that no request can carry";
-            Trouble::Final(errand.error(Kind::Configuration, observed, "check for line breaks in it"))
+            RequestError::Final(fetch.error(Kind::Configuration, observed, "check for line breaks in it"))
         })?;
         value.set_sensitive(true);
         Ok(value)

@@ -1,10 +1,11 @@
-//! Many who ask, few who fetch.
+//! Many callers, few fetches.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
-use loggia_registry::{Images, Settings};
+use loggia_registry::{Images, Retries, Settings};
 
+use crate::clock::{pass, settled, until};
 use crate::support::http::Reply;
 use crate::support::image::Image;
 use crate::support::proxy::Proxy;
@@ -46,27 +47,39 @@ async fn a_caller_that_goes_away_leaves_the_fetch_to_the_others() {
     }
     let registry = Registry::open();
     registry.push(&Image::named("fn"), "fn:v1");
+    registry.push(&Image::named("latest"), "fn:latest");
     let proxy = Proxy::to(registry.port);
-    proxy.spoil(|_, reply| {
-        std::thread::sleep(Duration::from_millis(300));
+    let (open, gate) = mpsc::channel();
+    proxy.spoil(move |_, reply| {
+        gate.recv().unwrap();
         reply
     });
+    // Asks for an image and goes away while its manifest is on the way.
     let images = images();
+    let ask_and_leave = async |image: &str, path: &str| {
+        let (images, image) = (images.clone(), image.to_owned());
+        let caller = tokio::spawn(async move { images.metadata(&image).await });
+        until(|| proxy.stub.count(path) > 0).await;
+        caller.abort();
+        assert!(caller.await.unwrap_err().is_cancelled());
+    };
     let image = proxy.image("fn:v1");
-    let first = tokio::time::timeout(Duration::from_millis(100), images.metadata(&image));
-    assert!(first.await.is_err());
+    ask_and_leave(&image, "/manifests/v1").await;
+    for _ in ["manifest", "config"] {
+        open.send(()).unwrap();
+    }
     assert_eq!(images.metadata(&image).await.unwrap().entrypoint, ["/fn", "fn"]);
     assert_eq!((proxy.stub.count("/manifests/"), proxy.stub.count("/blobs/")), (1, 1));
 
-    // Nobody needs to wait at all.
+    // The fetch goes on even if no caller waits for it.
     let other = proxy.image("fn:latest");
-    registry.push(&Image::named("latest"), "fn:latest");
-    let _ = tokio::time::timeout(Duration::from_millis(50), images.metadata(&other)).await;
-    let begin = Instant::now();
-    while images.known(&other).is_none() {
-        assert!(begin.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    ask_and_leave(&other, "/manifests/latest").await;
+    assert!(images.known(&other).is_none());
+    for _ in ["manifest", "config"] {
+        open.send(()).unwrap();
     }
+    settled().await;
+    assert_eq!(images.known(&other).unwrap().entrypoint, ["/fn", "latest"]);
 }
 
 #[tokio::test]
@@ -82,7 +95,7 @@ async fn a_failure_is_the_answer_for_a_moment_and_then_asked_again() {
     }
     assert_eq!(proxy.stub.count("/manifests/"), 1);
     registry.push(&Image::named("fn"), "fn:v1");
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    pass(Duration::from_secs(1)).await;
     assert!(images.metadata(&image).await.is_ok());
 }
 
@@ -94,49 +107,41 @@ async fn a_tag_that_moved_is_noticed_behind_the_callers_back() {
     let registry = Registry::open();
     registry.push(&Image::named("one"), "fn:v1");
     let proxy = Proxy::to(registry.port);
-    let ttl = Duration::from_millis(300);
-    let images = Images::new(Settings { ttl: Some(ttl), ..settings() });
+    let ttl = Duration::from_secs(60);
+    let retries = Retries { count: 0, ..Retries::default() };
+    let images = Images::new(Settings { ttl: Some(ttl), retries, ..settings() });
     let image = proxy.image("fn:v1");
     let one = images.metadata(&image).await.unwrap();
     let by_digest = proxy.image(&format!("fn@{}", one.digest));
     images.metadata(&by_digest).await.unwrap();
-
-    // The tag stands where it stood: a HEAD is enough.
-    tokio::time::sleep(ttl).await;
     let gets = proxy.stub.count("GET ");
-    assert!(Arc::ptr_eq(&one, &images.metadata(&image).await.unwrap()));
-    until(|| proxy.stub.count("HEAD /v2/fn/manifests/v1") > 0).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(proxy.stub.count("GET "), gets);
 
-    // It moves: who asks next gets what was known, at once, and later callers the new image.
-    registry.push(&Image::named("two"), "fn:v1");
-    tokio::time::sleep(ttl).await;
-    assert_eq!(images.metadata(&image).await.unwrap().entrypoint[1], "one");
-    let mut moved = false;
-    for _ in 0..1000 {
-        moved = images.metadata(&image).await.unwrap().entrypoint[1] == "two";
-        if moved {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    // Within its time it is not checked, and then by one HEAD if it has not moved.
+    pass(ttl / 2).await;
+    assert!(Arc::ptr_eq(&one, &images.metadata(&image).await.unwrap()));
+    settled().await;
+    assert_eq!(proxy.stub.count("HEAD "), 0);
+    pass(ttl).await;
+    for _ in 0..3 {
+        assert!(Arc::ptr_eq(&one, &images.metadata(&image).await.unwrap()));
     }
-    assert!(moved);
+    settled().await;
+    assert_eq!((proxy.stub.count("HEAD /v2/fn/manifests/v1"), proxy.stub.count("GET ")), (1, gets));
+
+    // It moves: the next caller gets what was known, at once, and later callers the new image.
+    registry.push(&Image::named("two"), "fn:v1");
+    pass(ttl).await;
+    assert_eq!(images.metadata(&image).await.unwrap().entrypoint[1], "one");
+    settled().await;
+    assert_eq!(images.metadata(&image).await.unwrap().entrypoint[1], "two");
     assert_eq!(images.metadata(&by_digest).await.unwrap().entrypoint[1], "one");
 
-    // A registry that is gone takes nothing away.
+    // A registry that fails takes nothing away.
     proxy.spoil(|_, _| Reply::status(503));
-    tokio::time::sleep(ttl).await;
-    for _ in 0..20 {
-        assert_eq!(images.metadata(&image).await.unwrap().entrypoint[1], "two");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-async fn until(done: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    pass(ttl).await;
+    let heads = proxy.stub.count("HEAD ");
+    assert_eq!(images.metadata(&image).await.unwrap().entrypoint[1], "two");
+    settled().await;
+    assert_eq!(proxy.stub.count("HEAD "), heads + 1);
+    assert_eq!(images.metadata(&image).await.unwrap().entrypoint[1], "two");
 }

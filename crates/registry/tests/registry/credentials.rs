@@ -92,8 +92,8 @@ async fn a_registry_with_passwords_is_asked_with_the_right_one() {
     assert!(images.metadata(&third).await.is_ok());
 }
 
-#[tokio::test]
-async fn a_change_of_the_file_is_told_and_makes_up_for_failures() {
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_file_is_sent_to_receivers() {
     let folder = tempfile::tempdir().unwrap();
     let auth_file = file(folder.path(), &json!({"r.io": {"auth": auth("one")}}));
     let images = Images::new(Settings { auth_file: Some(auth_file.clone()), ..settings() });

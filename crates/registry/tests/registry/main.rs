@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
+mod clock;
 mod concurrency;
 mod credentials;
 mod faults;

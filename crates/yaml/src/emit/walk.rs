@@ -1,7 +1,7 @@
 //! The layout: collections, their keys, values and items, and how deep each is indented.
 //!
 //! Collections that are being written are [`Frame`]s on a stack, so nothing here recurses. Comments
-//! have a life of their own in [`comment`], what is no collection is written in [`leaf`].
+//! have a life of their own in [`comment`], scalars and aliases are written in [`leaf`].
 
 mod comment;
 mod leaf;

@@ -174,7 +174,7 @@ pub fn reads_as_non_string(text: &str) -> bool {
     }
 }
 
-/// Letters and dashes that are no word with a meaning: the common case, decided without parsing.
+/// Letters and dashes that are not a word with a meaning: the common case, decided without parsing.
 fn is_plain_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'/' | b'_'))

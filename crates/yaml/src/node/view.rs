@@ -5,7 +5,7 @@ use crate::resolve::{Resolved, resolve, resolve_tagged};
 use crate::text::Text;
 
 impl Node {
-    /// Whether both are one collection: the same children, in memory, that nobody has changed since one was
+    /// Whether both are one collection: the same children, in memory, unchanged since one was
     /// cloned from the other. Scalars never are.
     #[must_use]
     pub fn shares_children_with(&self, other: &Node) -> bool {

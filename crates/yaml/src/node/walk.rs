@@ -49,7 +49,7 @@ impl Node {
         }
     }
 
-    /// Moves the children that nobody else shares to the queue.
+    /// Moves the children that are not shared to the queue.
     fn disown(&mut self, queue: &mut Vec<Orphans>) {
         if self.is_leaf() {
             return;

@@ -1,11 +1,15 @@
 //! Comments: which are gathered into one, and whether they stand above, behind or below something.
 //!
+//! The rules are those of go-yaml v3, `scannerc.go`: `yaml_parser_scan_line_comment` for comments behind content,
+//! `yaml_parser_scan_comments` for all others.
+//!
 //! A comment is bound to a character index. The parser claims it together with the first token that
 //! starts there or later. A comment *behind* a token is bound to that token, one *above* to its own
 //! place, and one *below* to the token before it, or to its own place if it is outdented and thus
 //! belongs to an enclosing block.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::Scanner;
 use super::fragment::Fragment;
@@ -71,16 +75,135 @@ impl BlockEnd {
     }
 }
 
-/// A run of comment lines being gathered.
+/// A run of comment lines being gathered, and what decides whether it stands above or below something. In
+/// quotes are the names in `yaml_parser_scan_comments`.
 struct Block {
     text: Fragment,
+    /// Where its first line starts, with the column counted from 1.
     start: Mark,
+    /// What it is bound to if it stands below something (`token_mark`).
     bound_to: u32,
+    /// Where the search for it began (`scan_mark`).
     search_start: u32,
+    /// The column of the enclosing block (`next_indent`).
+    indent: i64,
+    /// The line on which it must start to stand directly below content; -1 at the top (`foot_line`).
+    foot_line: i64,
+    /// Whether the content above ends with a `:`, whose value is still to come.
+    after_value: bool,
+    /// Whether no empty line has come yet (`first_empty`).
+    no_gap_yet: bool,
+    /// Whether an empty line came after the last comment line (`recent_empty`).
+    at_gap: bool,
+}
+
+// === impl Block ===
+
+impl Block {
+    /// No line is gathered yet. `search` is where the scanner began to look for the next token.
+    fn new(scanner: &Scanner<'_>, search: Mark) -> Self {
+        let queue = &scanner.queue;
+        let previous = match queue.back() {
+            Some(token) if matches!(token.kind, TokenKind::FlowEntry) && queue.len() > 1 => {
+                queue.get(queue.len() - 2)
+            }
+            last => last,
+        };
+        Self {
+            text: Fragment::default(),
+            start: Mark::default(),
+            bound_to: previous.map_or(0, |token| token.start.index),
+            search_start: search.index,
+            indent: i64::from(scanner.indent.max(0)),
+            foot_line: scanner.foot_line(search),
+            after_value: previous.is_some_and(|token| matches!(token.kind, TokenKind::Value)),
+            no_gap_yet: scanner.cursor.breaks <= 1,
+            at_gap: false,
+        }
+    }
+
+    /// Begins a comment line at `here`; its text follows.
+    fn line(&mut self, source: &str, here: Mark) {
+        if self.text.is_empty() {
+            self.start = here;
+        } else {
+            self.text.push(source, '\n');
+        }
+        self.at_gap = false;
+    }
+
+    /// Ends a line without a comment: at a break, at the end of the input, or at the bracket that closes a
+    /// flow. What was gathered so far stands below the content above, and is returned, if the flow ends, or at
+    /// the first gap if it started directly below the content or is outdented. Otherwise the gap is part of it.
+    fn gap(&mut self, source: &Arc<String>, here: Mark, gap: Gap) -> Option<Comment> {
+        let closes_flow = gap == Gap::FlowEnd;
+        if self.at_gap && !closes_flow {
+            return None;
+        }
+        let outdented = i64::from(self.start.column) - 1 < self.indent;
+        let adjoining = i64::from(self.start.line) == self.foot_line && !self.after_value;
+        if closes_flow || (self.no_gap_yet && (adjoining || outdented)) {
+            if outdented && !self.text.is_empty() {
+                // It belongs to an enclosing block, not to the token before it.
+                self.bound_to = self.start.index;
+            }
+            return self.foot(source, here);
+        }
+        if !self.text.is_empty() && gap == Gap::Break {
+            self.text.push(source, '\n');
+        }
+        None
+    }
+
+    /// Goes on behind an empty line.
+    fn pass_gap(&mut self) {
+        self.no_gap_yet = false;
+        self.at_gap = true;
+    }
+
+    /// Whether a line in this column ends the block: it is further out than the enclosing block, and not in line
+    /// with the comment.
+    fn ends_at(&self, column: u32) -> bool {
+        i64::from(column) - 1 < self.indent && column != self.start.column
+    }
+
+    /// What was gathered so far, as a comment that stands below something. A new block begins at `here`.
+    fn foot(&mut self, source: &Arc<String>, here: Mark) -> Option<Comment> {
+        if self.text.is_empty() {
+            return None;
+        }
+        let foot = self.take(source, Place::Foot, self.bound_to, here.index);
+        self.search_start = here.index;
+        self.bound_to = here.index;
+        Some(foot)
+    }
+
+    /// What was gathered so far, as a comment that stands above what follows.
+    fn head(&mut self, source: &Arc<String>, search_end: u32) -> Option<Comment> {
+        (!self.text.is_empty()).then(|| self.take(source, Place::Head, self.start.index, search_end))
+    }
+
+    fn take(&mut self, source: &Arc<String>, place: Place, bound_to: u32, search_end: u32) -> Comment {
+        Comment {
+            text: self.text.take(source),
+            place,
+            bound_to,
+            start: self.start,
+            searched: (self.search_start, search_end),
+        }
+    }
+}
+
+/// What ends a line without a comment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    Break,
+    InputEnd,
+    FlowEnd,
 }
 
 impl Scanner<'_> {
-    /// Takes a comment behind the token just scanned.
+    /// Takes a comment behind the token just scanned: go-yaml's `yaml_parser_scan_line_comment`.
     pub(super) fn scan_line_comment(&mut self, owner: Mark) {
         if self.cursor.breaks > 0 {
             return;
@@ -109,7 +232,7 @@ impl Scanner<'_> {
     }
 
     /// A comment behind the first dash of a sequence, or on the line of the key above it, moves
-    /// above the content that follows.
+    /// above the content that follows: the special case in go-yaml's `yaml_parser_scan_to_next_token`.
     pub(super) fn lift_comment_after_dash(&mut self) {
         let Some(comment) = self.comments.back_mut() else { return };
         if comment.place != Place::Line || self.cursor.is_break(0) {
@@ -126,27 +249,12 @@ impl Scanner<'_> {
         }
     }
 
-    /// Gathers comment lines, standing at the first `#`, up to the next content.
+    /// Gathers comment lines, standing at the first `#`, up to the next content: go-yaml's
+    /// `yaml_parser_scan_comments`.
     pub(super) fn scan_comment_block(&mut self, search: Mark) {
-        let source = self.source.as_str();
-        let previous = match self.queue.back() {
-            Some(token) if matches!(token.kind, TokenKind::FlowEntry) && self.queue.len() > 1 => {
-                self.queue.get(self.queue.len() - 2)
-            }
-            last => last,
-        };
-        let after_value = previous.is_some_and(|token| matches!(token.kind, TokenKind::Value));
-        let indent = i64::from(self.indent.max(0));
-        let foot_line = self.foot_line(search);
-
-        let mut block = Block {
-            text: Fragment::default(),
-            start: Mark::default(),
-            bound_to: previous.map_or(0, |token| token.start.index),
-            search_start: search.index,
-        };
-        let mut no_gap_yet = self.cursor.breaks <= 1;
-        let mut at_gap = false;
+        let source = self.source;
+        let mut block = Block::new(self, search);
+        // The search looks ahead of the cursor, which moves over comments only.
         let (mut line, mut column) = (self.cursor.line, self.cursor.column());
         let mut ahead = 0;
         while ahead < REACH {
@@ -156,64 +264,42 @@ impl Scanner<'_> {
                 continue;
             }
             let here = Mark { index: self.cursor.index() + ahead as u32, line, column };
-            let byte = self.cursor.byte(ahead);
-            let closes_flow = self.in_flow() && matches!(byte, b']' | b'}');
-            if closes_flow || self.cursor.is_break_or_end(ahead) {
-                // Below the content above, unless a gap came first; an outdented one always.
-                let outdented = i64::from(block.start.column) - 1 < indent;
-                if closes_flow || !at_gap {
-                    let adjoining = i64::from(block.start.line) == foot_line && !after_value;
-                    if closes_flow || (no_gap_yet && (adjoining || outdented)) {
-                        if outdented && !block.text.is_empty() {
-                            block.bound_to = block.start.index;
-                        }
-                        self.close_foot(&mut block, here);
-                    } else if !block.text.is_empty() && byte != 0 {
-                        block.text.push(source, '\n');
-                    }
-                }
+            if let Some(gap) = self.gap(ahead) {
+                self.comments.extend(block.gap(source, here, gap));
                 if !self.cursor.is_break(ahead) {
                     break;
                 }
-                no_gap_yet = false;
-                at_gap = true;
-                column = 0;
-                line += 1;
-                ahead += 1;
+                block.pass_gap();
+                (line, column, ahead) = (line + 1, 0, ahead + 1);
                 continue;
             }
-            // A line further out than the block, and not in line with it, starts a comment anew.
-            if i64::from(column) - 1 < indent && column != block.start.column {
-                self.close_foot(&mut block, here);
+            if block.ends_at(column) {
+                self.comments.extend(block.foot(source, here));
             }
-            if byte != b'#' {
+            if self.cursor.byte(ahead) != b'#' {
                 break;
             }
-            if block.text.is_empty() {
-                block.start = here;
-            } else {
-                block.text.push(source, '\n');
-            }
-            at_gap = false;
+            block.line(source, here);
             self.skip_layout(ahead);
             let from = self.cursor.pos;
             let end = self.cursor.line_end();
             self.cursor.advance_to(end);
             block.text.push_piece(source, from..end);
             // The break that ends the comment is behind us for the rest of the search.
-            ahead = 1;
-            column = 0;
-            line = self.cursor.line;
+            (line, column, ahead) = (self.cursor.line, 0, 1);
         }
-        if !block.text.is_empty() {
-            let end = self.cursor.index() + (ahead as u32).saturating_sub(1);
-            self.comments.push_back(Comment {
-                text: block.text.take(self.source),
-                place: Place::Head,
-                bound_to: block.start.index,
-                start: block.start,
-                searched: (block.search_start, end),
-            });
+        let search_end = self.cursor.index() + (ahead as u32).saturating_sub(1);
+        self.comments.extend(block.head(source, search_end));
+    }
+
+    /// What ends the line at this place, if it does.
+    fn gap(&self, ahead: usize) -> Option<Gap> {
+        if self.in_flow() && matches!(self.cursor.byte(ahead), b']' | b'}') {
+            Some(Gap::FlowEnd)
+        } else if self.cursor.is_break(ahead) {
+            Some(Gap::Break)
+        } else {
+            self.cursor.is_break_or_end(ahead).then_some(Gap::InputEnd)
         }
     }
 
@@ -225,22 +311,6 @@ impl Scanner<'_> {
         let breaks = self.cursor.breaks;
         let below_this_line = breaks == 0 && self.cursor.column() > 1;
         i64::from(self.cursor.line) - i64::from(breaks) + 1 + i64::from(below_this_line)
-    }
-
-    /// Ends the block gathered so far as one that stands below something.
-    fn close_foot(&mut self, block: &mut Block, here: Mark) {
-        if block.text.is_empty() {
-            return;
-        }
-        self.comments.push_back(Comment {
-            text: block.text.take(self.source),
-            place: Place::Foot,
-            bound_to: block.bound_to,
-            start: block.start,
-            searched: (block.search_start, here.index),
-        });
-        block.search_start = here.index;
-        block.bound_to = here.index;
     }
 
     /// Moves over the blanks and breaks in the next `ahead` bytes.

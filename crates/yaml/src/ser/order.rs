@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use crate::node::{Node, Tag};
 
 /// Numbers by value and before strings. In strings, at the first difference, signs come before
-/// letters (inside digits after them), and runs of digits compare as numbers.
+/// letters (inside digits after them), and runs of digits compare as numbers: `keyList.Less` of go-yaml's
+/// `sorter.go`. It is public for callers that put keys into a map as [`to_node`](crate::to_node) would.
 #[must_use]
 pub fn natural_order(left: &Node, right: &Node) -> Ordering {
     let is_number = |node: &Node| matches!(node.tag(), Tag::Int | Tag::Float | Tag::Bool);

@@ -1,4 +1,4 @@
-//! What is to be found out, and what came of it.
+//! What one fetch sends to a registry and gets back.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,39 +12,40 @@ use crate::docker_config::Proof;
 use crate::error::Step;
 use crate::{Error, Kind, Reference};
 
-/// All that is done about one image at one time.
+/// The context of all requests about one image: its deadline, the step for error messages, the credential.
 #[derive(Debug)]
-pub(crate) struct Errand<'a> {
+pub(crate) struct Fetch<'a> {
     pub(crate) image: &'a str,
     pub(crate) reference: &'a Reference,
     pub(crate) deadline: Instant,
     step: Mutex<Step>,
+    /// Searched for when the first request needs it, and then used by all.
     pub(crate) credential: OnceCell<Option<Credential>>,
 }
 
-/// What is asked of a registry.
+/// A request to a registry's API.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct RegistryRequest<'a> {
     pub(crate) method: &'a Method,
-    /// Behind `/v2/REPOSITORY/`.
+    /// The part of the URL after `/v2/REPOSITORY/`.
     pub(crate) path: &'a str,
     pub(crate) accept: &'static str,
-    /// The most bytes of the answer that are taken.
+    /// How many bytes the response may have.
     pub(crate) limit: usize,
 }
 
-/// What it answers.
+/// What the callers of [`Client::request`](crate::client::Client::request) need of a response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RegistryResponse {
     pub(crate) body: Bytes,
     pub(crate) content_type: String,
-    /// The digest that the registry says the answer has.
+    /// The digest in the header; it is not compared with the body here.
     pub(crate) digest: Option<String>,
 }
 
-// === impl Errand ===
+// === impl Fetch ===
 
-impl<'a> Errand<'a> {
+impl<'a> Fetch<'a> {
     pub(crate) fn new(image: &'a str, reference: &'a Reference, deadline: Instant) -> Self {
         let step = Mutex::new(Step::Manifest);
         Self { image, reference, deadline, step, credential: OnceCell::new() }
@@ -62,21 +63,22 @@ impl<'a> Errand<'a> {
         Error::new(kind, self.image, Some((self.reference.registry(), self.step())), observed, advice)
     }
 
-    /// What proves who asks, if that was looked for and found.
+    /// The proof of the credential, if one was searched for and found.
     pub(crate) fn proof(&self) -> Option<&Proof> {
         self.credential.get()?.as_ref().map(|credential| &credential.proof)
     }
 
-    /// Where the credential came from, as it may be shown.
+    /// Where the credential came from, for error messages.
     pub(crate) fn origin(&self) -> Option<&str> {
         self.credential.get()?.as_ref().map(|credential| credential.origin.as_str())
     }
 }
 
-// === impl Answer ===
+// === impl RegistryResponse ===
 
-impl Answer {
-    pub(crate) fn heading(response: &Response) -> Self {
+impl RegistryResponse {
+    /// The headers of a response; its body is still to be read.
+    pub(crate) fn head(response: &Response) -> Self {
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         Self {
             body: Bytes::new(),

@@ -1,4 +1,4 @@
-//! What went wrong with a request, in words, and whether it may pass.
+//! Why a request failed, and whether to send it again.
 
 use std::error::Error as StdError;
 use std::io;
@@ -11,85 +11,86 @@ use rustls::CertificateError;
 use serde::Deserialize;
 
 use crate::docker_config::Proof;
-use crate::errand::Errand;
 use crate::error::Step;
+use crate::request::Fetch;
 use crate::{Error, Kind};
 
-/// The most of a registry's own words that is repeated.
-const MAX_WORDS: usize = 300;
+/// How many characters of a registry's error message are repeated.
+const MAX_REASON: usize = 300;
 
-/// A request that was not answered well.
+/// A failed request, by what the client does next.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// Asking again gives the same.
+pub(crate) enum RequestError {
+    /// The same request would fail again.
     Final(Error),
-    /// Asking again may help, after the pause that the registry asks for.
-    Passing(Error, Option<Duration>),
-    /// There is somebody, but perhaps nobody who speaks TLS; it may also pass.
+    /// The same request may succeed later, after the pause of `Retry-After` if the registry sent one.
+    Retryable(Error, Option<Duration>),
+    /// A server is there but may not speak TLS: plain HTTP may work. If that is not allowed, it is retryable.
     NoTls(Error),
 }
 
-/// What the registry says in the body of a failed request.
+/// The body of an error response.
 #[derive(Deserialize)]
-struct Complaints {
+struct ErrorBody {
+    /// What registries send.
     #[serde(default)]
-    errors: Vec<Complaint>,
-    /// Token services have a form of their own.
+    errors: Vec<ErrorEntry>,
+    /// What token services send: Docker's in `details`, those of OAuth 2.0 in `error_description`.
     details: Option<String>,
     error_description: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Complaint {
+struct ErrorEntry {
     #[serde(default)]
     code: String,
     #[serde(default)]
     message: String,
 }
 
-/// A request that got no answer, or half of one.
-pub(crate) fn of_request(errand: &Errand<'_>, error: &reqwest::Error) -> Trouble {
+/// A request without a response, or with an incomplete one.
+pub(crate) fn of_transport(fetch: &Fetch<'_>, error: &reqwest::Error) -> RequestError {
     if let Some(tls) = causes::<rustls::Error>(error).next() {
-        return of_tls(errand, tls);
+        return of_tls(fetch, tls);
     }
     if error.is_timeout() || causes::<io::Error>(error).any(|io| io.kind() == io::ErrorKind::TimedOut) {
         let what = if error.is_connect() { "no connection in time" } else { "no answer in time" };
         let advice = "check that the registry is up and that this machine can reach it; `--registry-timeout` is the limit";
-        return Trouble::Passing(errand.error(Kind::TimedOut, what, advice), None);
+        return RequestError::Retryable(fetch.error(Kind::TimedOut, what, advice), None);
     }
-    let (what, advice) = match error.is_connect() {
-        true => {
-            ("no connection", "check the registry's name and port, DNS, firewalls and the proxy settings")
-        }
-        false => ("the connection broke off", "check what stands between this machine and the registry"),
+    let (what, advice) = if error.is_connect() {
+        ("no connection", "check the registry's name and port, DNS, firewalls and the proxy settings")
+    } else {
+        ("the connection broke off", "check what stands between this machine and the registry")
     };
-    let told = errand.error(Kind::Unreachable, format!("{what}: {}", innermost(error)), advice);
-    // A server in the clear may just hang up on a greeting that it does not understand; and where no port is
-    // told, TLS has another one.
+    let unreachable = fetch.error(Kind::Unreachable, format!("{what}: {}", innermost(error)), advice);
+    // A plain HTTP server may just close the connection on a TLS ClientHello. And without a port, https means
+    // 443, where a server of plain HTTP does not listen.
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof};
-    let hung_up = causes::<io::Error>(error).any(|io| match io.kind() {
+    let closed = causes::<io::Error>(error).any(|io| match io.kind() {
         UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => true,
-        ConnectionRefused => !errand.reference.registry().contains(':'),
+        ConnectionRefused => !fetch.reference.registry().contains(':'),
         _ => false,
     });
-    match error.is_connect() && hung_up {
-        true => Trouble::NoTls(told),
-        false => Trouble::Passing(told, None),
+    if error.is_connect() && closed {
+        RequestError::NoTls(unreachable)
+    } else {
+        RequestError::Retryable(unreachable, None)
     }
 }
 
-fn of_tls(errand: &Errand<'_>, error: &rustls::Error) -> Trouble {
+fn of_tls(fetch: &Fetch<'_>, error: &rustls::Error) -> RequestError {
     let (observed, advice) = match error {
-        rustls::Error::InvalidCertificate(wrong) => (
-            format!("the registry's certificate is not trusted: {}", certificate(wrong)),
+        rustls::Error::InvalidCertificate(reason) => (
+            format!("the registry's certificate is not trusted: {}", certificate(reason)),
             "nothing was sent; check that `--tls-secret-path` (`--ca` of `loggia image inspect`) holds the \
              authority that signed it",
         ),
-        // What is no TLS at all may be a registry in the clear, which the caller may want to try.
+        // The response is not TLS; it may be plain HTTP.
         rustls::Error::InvalidMessage(_) => {
             let observed = "the registry does not speak TLS";
             let advice = "check its port; if it really has none, name it in `--plain-http-registries`";
-            return Trouble::NoTls(errand.error(Kind::Unreachable, observed, advice));
+            return RequestError::NoTls(fetch.error(Kind::Unreachable, observed, advice));
         }
         rustls::Error::AlertReceived(alert) => (
             format!("the registry ended the TLS handshake: {alert:?}"),
@@ -101,12 +102,12 @@ fn of_tls(errand: &Errand<'_>, error: &rustls::Error) -> Trouble {
         ),
         other => (format!("TLS: {other}"), "check the registry's TLS settings"),
     };
-    Trouble::Final(errand.error(Kind::Untrusted, observed, advice))
+    RequestError::Final(fetch.error(Kind::Untrusted, observed, advice))
 }
 
-fn certificate(wrong: &CertificateError) -> String {
-    match wrong {
-        // An authority of the same name with another key is another authority.
+fn certificate(reason: &CertificateError) -> String {
+    match reason {
+        // A bad signature: the trusted CA has the same name, but another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "it is signed by an unknown authority".to_owned()
         }
@@ -115,37 +116,36 @@ fn certificate(wrong: &CertificateError) -> String {
             "it is not valid yet".to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            format!("it is for another name: {wrong}")
+            format!("it is for another name: {reason}")
         }
         other => other.to_string(),
     }
 }
 
-/// A request that was answered with an error.
+/// An error response; `authorized` says whether the request carried a credential.
 pub(crate) fn of_status(
-    errand: &Errand<'_>,
+    fetch: &Fetch<'_>,
     status: StatusCode,
-    said: &str,
-    asked: Option<Duration>,
-    proved: bool,
-    origin: Option<&str>,
+    reason: &str,
+    retry_after: Option<Duration>,
+    authorized: bool,
 ) -> Error {
     let code = status.as_u16();
-    let mut observed = format!("HTTP {code}{}{said}", if said.is_empty() { "" } else { ": " });
-    let token = errand.step() == Step::Token;
+    let mut observed = format!("HTTP {code}{}{reason}", if reason.is_empty() { "" } else { ": " });
+    let origin = fetch.origin().filter(|_| authorized);
+    let token = fetch.step() == Step::Token;
     let (kind, advice) = match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if !proved || origin.is_none() => {
-            let advice = "the image is private or does not exist, and there are no credentials for the registry: \
-                          check the key in `--registry-auth-secret-path` (`--registry-auth` of `loggia image inspect`)";
-            (kind_of_refusal(status), advice.to_owned())
-        }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            let origin = origin.unwrap_or("the credentials");
-            let advice = match (token, status) {
-                (false, StatusCode::FORBIDDEN) => format!("{origin} may not pull this image"),
-                _ => format!("{origin} was refused: check that it is right and has not expired"),
+            let advice = match origin {
+                None => "the image is private or does not exist, and there are no credentials for the registry: \
+                         check the key in `--registry-auth-secret-path` (`--registry-auth` of `loggia image inspect`)"
+                    .to_owned(),
+                Some(origin) if status == StatusCode::FORBIDDEN && !token => {
+                    format!("{origin} may not pull this image")
+                }
+                Some(origin) => format!("{origin} was refused: check that it is right and has not expired"),
             };
-            (kind_of_refusal(status), advice)
+            (if status == StatusCode::FORBIDDEN { Kind::Forbidden } else { Kind::Unauthorized }, advice)
         }
         StatusCode::NOT_FOUND if token => {
             (Kind::NotFound, "the registry names a token service that is not there".to_owned())
@@ -154,8 +154,8 @@ pub(crate) fn of_status(
             (Kind::NotFound, "check the image's name and tag, and that its credentials may see it".to_owned())
         }
         StatusCode::TOO_MANY_REQUESTS => {
-            if let Some(asked) = asked {
-                observed.push_str(&format!("; try again in {} s", asked.as_secs()));
+            if let Some(pause) = retry_after {
+                observed.push_str(&format!("; try again in {} s", pause.as_secs()));
             }
             (Kind::RateLimited, "use credentials with a higher limit, or a mirror".to_owned())
         }
@@ -165,22 +165,15 @@ pub(crate) fn of_status(
         }
         _ => (Kind::Malformed, "check that this address is a registry".to_owned()),
     };
-    errand.error(kind, observed, advice)
+    fetch.error(kind, observed, advice)
 }
 
-fn kind_of_refusal(status: StatusCode) -> Kind {
-    match status {
-        StatusCode::FORBIDDEN => Kind::Forbidden,
-        _ => Kind::Unauthorized,
-    }
-}
-
-/// The words in the body of a failed request: short, on one line, and without what we sent as proof.
-pub(crate) fn complaint(body: &[u8], proof: Option<&Proof>) -> String {
-    let Ok(Complaints { errors, details, error_description }) = serde_json::from_slice(body) else {
+/// The reason in the body of an error response: short, on one line, and without the credentials we sent.
+pub(crate) fn reason(body: &[u8], proof: Option<&Proof>) -> String {
+    let Ok(ErrorBody { errors, details, error_description }) = serde_json::from_slice(body) else {
         return String::new();
     };
-    let one = |Complaint { code, message }: Complaint| match (code.as_str(), message.as_str()) {
+    let one = |ErrorEntry { code, message }: ErrorEntry| match (code.as_str(), message.as_str()) {
         (code, "") => code.to_owned(),
         ("", message) => message.to_owned(),
         (code, message) => format!("{code}: {message}"),
@@ -190,13 +183,13 @@ pub(crate) fn complaint(body: &[u8], proof: Option<&Proof>) -> String {
     for secret in secrets(proof) {
         text = text.replace(&secret, "[secret]");
     }
-    match text.char_indices().nth(MAX_WORDS) {
+    match text.char_indices().nth(MAX_REASON) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
-/// All forms in which a registry may repeat a proof.
+/// The forms in which a registry may repeat a credential.
 fn secrets(proof: Option<&Proof>) -> Vec<String> {
     let texts = match proof {
         Some(Proof::Password { username, password }) => {
@@ -209,7 +202,8 @@ fn secrets(proof: Option<&Proof>) -> Vec<String> {
     texts.into_iter().filter(|text| !text.is_empty()).collect()
 }
 
-/// An error and all its causes of a type; an I/O error hides its own.
+/// An error and its causes, as far as they are of one type. `source` of an I/O error skips the error that it
+/// wraps, hence `get_ref`.
 fn causes<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a E> {
     fn next<'a>(error: &&'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
         let error: &'a (dyn StdError + 'static) = *error;
@@ -221,14 +215,16 @@ fn causes<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> imp
     std::iter::successors(Some(error), next).filter_map(|error| error.downcast_ref())
 }
 
-/// What the deepest cause says, without the number of the system's error.
+/// The text of the last cause. The errors above it may quote URLs with signatures, and say no more.
 fn innermost(error: &(dyn StdError + 'static)) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
         deepest = source;
     }
-    let text = deepest.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+    match deepest.downcast_ref::<io::Error>() {
+        Some(error) => loggia_go::errno_text(error),
+        None => deepest.to_string().to_lowercase(),
+    }
 }
 
 #[cfg(test)]
@@ -237,24 +233,24 @@ mod tests {
     use crate::secret::Secret;
 
     #[test]
-    fn a_complaint_is_short_and_holds_no_secret() {
-        let said = |body: &str| {
+    fn a_reason_is_short_and_holds_no_secret() {
+        let text = |body: &str| {
             let proof = Proof::Password { username: Secret::new("bob"), password: Secret::new("hunter2") };
-            complaint(body.as_bytes(), Some(&proof))
+            reason(body.as_bytes(), Some(&proof))
         };
         assert_eq!(
-            said(r#"{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}"#),
+            text(r#"{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}"#),
             "MANIFEST_UNKNOWN: manifest unknown"
         );
         assert_eq!(
-            said(r#"{"details": "incorrect username or password"}"#),
+            text(r#"{"details": "incorrect username or password"}"#),
             "incorrect username or password"
         );
         assert_eq!(
-            said(r#"{"errors": [{"message": "no hunter2 Ym9iOmh1bnRlcjI=\nhere"}]}"#),
+            text(r#"{"errors": [{"message": "no hunter2 Ym9iOmh1bnRlcjI=\nhere"}]}"#),
             "no [secret] [secret] here"
         );
-        assert_eq!(said("<html>"), "");
-        assert!(said(&format!("{{\"details\": \"{}\"}}", "é".repeat(999))).chars().count() == 301);
+        assert_eq!(text("<html>"), "");
+        assert!(text(&format!("{{\"details\": \"{}\"}}", "é".repeat(999))).chars().count() == 301);
     }
 }
