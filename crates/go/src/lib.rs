@@ -8,6 +8,8 @@ pub mod duration;
 pub mod flag;
 pub mod klog;
 pub mod quote;
+mod random;
 
 pub use duration::Duration;
 pub use quote::quote;
+pub use random::random_id;
