@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use loggia_evaluator::tls::{ClientFiles, ServerFiles};
+use loggia_evaluator::tls::{ClientFiles, NamesError, ServerFiles};
+use loggia_go::flag;
+use loggia_go::klog::Format;
+use loggia_go::random_id;
 use loggia_pods::{PodAddress, PodSecurity, PodTls};
-use loggia_render::{SchemaFolders, check_prefix};
+use loggia_render::{ImageError, SchemaFolders, check_prefix};
 use loggia_telemetry::Environment;
 use loggia_telemetry::environment::Traces;
 use loggia_telemetry::push::Settings;
 use tracing::{info, warn};
 
-use crate::flags::{Flags, PodFlags, Refusal};
+use crate::flags::{ExecFlags, Flags, LogFlags, PodFlags, PodTlsFlags, ServiceFlags};
 use crate::registries;
 
 /// Where Kubernetes puts the token of a pod's service account.
@@ -97,6 +100,29 @@ enum Runtime {
     Pod,
 }
 
+/// A mistake on the command line.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UsageError {
+    #[error(transparent)]
+    Flags(#[from] flag::Error),
+    #[error("--{flag}: {value} is not a number from {} to {}", range.start(), range.end())]
+    OutOfRange { flag: &'static str, value: i64, range: RangeInclusive<i64> },
+    #[error("--{flag}: there is no `{value}`; there are {choices}")]
+    UnknownValue { flag: &'static str, value: String, choices: &'static str },
+    #[error("--disable-runtimes: there is no runtime `{0}`; there are builtin, exec and pod")]
+    UnknownRuntime(String),
+    #[error("--default-image-prefix")]
+    ImagePrefix(#[source] ImageError),
+    #[error(transparent)]
+    ServerTls(#[from] NamesError),
+    #[error("{flag}: function pods speak TLS only with a certificate; add --pod-tls-secret")]
+    PodTlsWithoutSecret { flag: &'static str },
+    #[error("--pod-tls-cert and --pod-tls-key belong together; one of them is missing")]
+    PodTlsIdentity,
+    #[error("--pod-tls-secret: whom to take for a function pod is not known; add --pod-tls-ca")]
+    PodTlsWithoutCa,
+}
+
 // === impl Surroundings ===
 
 impl Surroundings {
@@ -110,7 +136,7 @@ impl Surroundings {
             in_cluster: set("KUBERNETES_SERVICE_HOST").is_some(),
             kubeconfig: set("KUBECONFIG").is_some(),
             cores: std::thread::available_parallelism().map_or(1, Into::into),
-            default_config_exists: Path::new(&Flags::default().config).exists(),
+            default_config_exists: Path::new(&ExecFlags::default().config).exists(),
             service_account: service_account.exists().then(|| service_account.to_owned()),
             namespace: std::fs::read_to_string(service_account.join("namespace")).ok(),
             host: set("HOSTNAME"),
@@ -126,24 +152,39 @@ impl Surroundings {
 
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
-        if !flags.leftover.is_empty() {
-            warn!("Ignoring {} and all that follows: flags end at the first word", flags.leftover[0]);
+        // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
+        let Flags { service, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
+        let ServiceFlags {
+            port,
+            disable_runtimes,
+            metrics_address,
+            tls_cert,
+            tls_key,
+            client_ca,
+            max_request_body_size,
+            max_concurrent_executions,
+            drain_timeout,
+            default_image_prefix,
+            schema_folder,
+        } = service;
+        if let Some(word) = leftover.first() {
+            warn!("Ignoring {word} and all that follows: flags end at the first word");
         }
-        let disabled = disabled_runtimes(&flags.disable_runtimes)?;
+        let disabled = disabled_runtimes(disable_runtimes)?;
         let enabled = |runtime| !disabled.contains(&runtime);
-        let port = within("port", flags.port, 0..=65_535)?;
-        let message_limit =
-            within("max-request-body-size", flags.max_request_body_size, 1..=i64::from(u32::MAX))?;
-        within::<usize>("max-concurrent-executions", flags.max_concurrent_executions, 0..=1_000_000)?;
-        let catalog = check_prefix(&flags.pods.default_image_prefix)
-            .map_err(|error| Refusal::Usage(format!("--default-image-prefix: {error}")))?;
-        let exec = enabled(Runtime::Exec).then(|| ExecConfig::resolve(flags, surroundings));
+        let port = within("port", *port, 0..=65_535)?;
+        let message_limit = within("max-request-body-size", *max_request_body_size, 1..=i64::from(u32::MAX))?;
+        let concurrent = within("max-concurrent-executions", *max_concurrent_executions, 0..=1_000_000)?;
+        let catalog = check_prefix(default_image_prefix).map_err(UsageError::ImagePrefix)?;
+        let exec = enabled(Runtime::Exec)
+            .then(|| ExecConfig::resolve(exec, given.contains("config"), concurrent, surroundings));
         // Outside of packages short names are resolved only for those who ask for it.
         let image_prefix = Some(catalog.clone())
-            .filter(|prefix| flags.given.contains("default-image-prefix") && !prefix.is_empty());
-        let pods = match enabled(Runtime::Pod) {
-            true => PodConfig::resolve(flags, surroundings, message_limit, image_prefix.clone())?,
-            false => None,
+            .filter(|prefix| given.contains("default-image-prefix") && !prefix.is_empty());
+        let pods = if enabled(Runtime::Pod) {
+            PodConfig::resolve(flags, surroundings, message_limit, image_prefix.clone())?
+        } else {
+            None
         };
         Ok(Self {
             port,
@@ -153,37 +194,55 @@ impl Config {
             image_prefix,
             catalog,
             message_limit,
-            drain_timeout: flags.drain_timeout.positive().unwrap_or_default(),
-            metrics: Some(flags.metrics_address.clone())
-                .filter(|address| !address.is_empty())
-                .or_else(|| surroundings.metrics.clone()),
+            drain_timeout: drain_timeout.positive().unwrap_or_default(),
+            metrics: named(metrics_address).or_else(|| surroundings.metrics.clone()),
             push: surroundings.push.clone(),
             traces: surroundings.traces,
-            tls: ServerFiles::named(&flags.tls_cert, &flags.tls_key, &flags.client_ca)
-                .map_err(|error| Refusal::Usage(error.to_string()))?,
-            schemas: SchemaFolders::new(flags.schema_folders.iter().map(PathBuf::from))
+            tls: ServerFiles::named(tls_cert, tls_key, client_ca).map_err(UsageError::ServerTls)?,
+            schemas: SchemaFolders::new(schema_folder.iter().map(PathBuf::from))
                 .context("--schema-folder")?,
         })
     }
 }
 
-/// A flag's value as the type it is used in.
-fn within<T: TryFrom<i64>>(flag: &str, value: i64, range: RangeInclusive<i64>) -> Result<T, Refusal> {
-    let (least, most) = (range.start(), range.end());
-    let refusal = || Refusal::Usage(format!("--{flag}: {value} is not a number from {least} to {most}"));
-    T::try_from(value).ok().filter(|_| range.contains(&value)).ok_or_else(refusal)
+/// How much to log, and in which form.
+pub(crate) fn logging(flags: &LogFlags) -> Result<(i64, Format), UsageError> {
+    let LogFlags { log_level, log_format } = flags;
+    let format = match log_format.as_str() {
+        "text" => Format::Text,
+        "json" => Format::Json,
+        other => return Err(unknown("log-format", other, "text and json")),
+    };
+    Ok((*log_level, format))
 }
 
-fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, Refusal> {
+/// A flag's value as the type it is used in.
+fn within<T: TryFrom<i64>>(
+    flag: &'static str,
+    value: i64,
+    range: RangeInclusive<i64>,
+) -> Result<T, UsageError> {
+    let converted = T::try_from(value).ok().filter(|_| range.contains(&value));
+    converted.ok_or(UsageError::OutOfRange { flag, value, range })
+}
+
+/// A flag's value, if it has one.
+fn named(value: &str) -> Option<String> {
+    Some(value.to_owned()).filter(|value| !value.is_empty())
+}
+
+fn unknown(flag: &'static str, value: &str, choices: &'static str) -> UsageError {
+    UsageError::UnknownValue { flag, value: value.to_owned(), choices }
+}
+
+fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, UsageError> {
     let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
     names
         .map(|name| match name {
             "builtin" => Ok(Runtime::Builtin),
             "exec" => Ok(Runtime::Exec),
             "pod" => Ok(Runtime::Pod),
-            other => Err(Refusal::Usage(format!(
-                "--disable-runtimes: there is no runtime `{other}`; there are builtin, exec and pod"
-            ))),
+            other => Err(UsageError::UnknownRuntime(other.to_owned())),
         })
         .collect()
 }
@@ -191,8 +250,8 @@ fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, Refusal> {
 // === impl PodConfig ===
 
 impl PodConfig {
-    /// The pod runtime needs the image of its server. Inside a cluster that must be told; elsewhere nobody
-    /// expects pods.
+    /// The pod runtime needs the image of its server. With a cluster it must be set; without one there are no
+    /// pods.
     fn resolve(
         flags: &Flags,
         surroundings: &Surroundings,
@@ -200,37 +259,25 @@ impl PodConfig {
         image_prefix: Option<String>,
     ) -> anyhow::Result<Option<Self>> {
         let PodFlags {
+            kubeconfig,
+            pod_namespace,
             pod_cache_config,
             warm_up_pod_cache,
-            pod_namespace,
             pod_ttl,
             scan_interval,
-            function_pod_template,
-            enable_private_registries: _,
-            registry_auth_secret_path: _,
-            registry_auth_secret_name,
-            enable_private_registries_tls: _,
-            tls_secret_path: _,
             max_waitlist_length,
             max_parallel_pods_per_function,
-            default_image_prefix: _,
-            public_image_prefixes: _,
-            image_metadata_ttl: _,
-            registry_timeout: _,
-            plain_http_registries: _,
+            max_concurrent_evaluations_per_pod,
+            max_queue_length,
             pod_ready_timeout,
             pod_address,
-            pod_security,
             cluster_domain,
-            max_queue_length,
-            max_concurrent_evaluations_per_pod,
-            pod_tls_secret: _,
-            pod_tls_ca: _,
-            pod_tls_cert: _,
-            pod_tls_key: _,
+            pod_security,
+            function_pod_template,
+            registry_auth_secret_name,
         } = &flags.pods;
-        let tls = pod_tls(&flags.pods)?;
-        let cluster = surroundings.in_cluster || surroundings.kubeconfig || !flags.kubeconfig.is_empty();
+        let tls = pod_tls(&flags.pod_tls)?;
+        let cluster = surroundings.in_cluster || surroundings.kubeconfig || !kubeconfig.is_empty();
         let Some(wrapper_image) = surroundings.wrapper_server_image.clone() else {
             if cluster {
                 bail!(
@@ -240,13 +287,12 @@ impl PodConfig {
             info!("No cluster is configured: functions run without pods");
             return Ok(None);
         };
-        let named = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
         let namespace = surroundings.namespace.as_deref().map(str::trim).filter(|name| !name.is_empty());
         let manager_namespace = namespace.unwrap_or_else(|| {
             warn!("The namespace of this program is not known: porch-system is taken for it");
             "porch-system"
         });
-        // A file that nobody asked for need not be there.
+        // The default file need not exist.
         let asked = flags.given.contains("pod-cache-config");
         let cache_config = named(pod_cache_config).map(PathBuf::from).filter(|file| asked || file.exists());
         let at_least_one = |value: i64, otherwise| match usize::try_from(value) {
@@ -272,13 +318,13 @@ impl PodConfig {
             security: match pod_security.as_str() {
                 "baseline" => PodSecurity::Baseline,
                 "restricted" => PodSecurity::Restricted,
-                other => return Err(choice("pod-security", other, "baseline and restricted").into()),
+                other => return Err(unknown("pod-security", other, "baseline and restricted").into()),
             },
             address: match pod_address.as_str() {
                 "dns" => PodAddress::Dns,
                 "service-ip" => PodAddress::ServiceIp,
                 "pod-ip" => PodAddress::PodIp,
-                other => return Err(choice("pod-address", other, "dns, service-ip and pod-ip").into()),
+                other => return Err(unknown("pod-address", other, "dns, service-ip and pod-ip").into()),
             },
             cluster_domain: named(cluster_domain)
                 .or_else(|| cluster_domain_of(&surroundings.resolv_conf))
@@ -288,43 +334,30 @@ impl PodConfig {
             tls,
             owner: owner(surroundings.host.as_deref()),
         };
-        let kubeconfig = named(&flags.kubeconfig).map(PathBuf::from);
-        Ok(Some(Self { kubeconfig, registries: registries::settings(&flags.pods), settings }))
+        let kubeconfig = named(kubeconfig).map(PathBuf::from);
+        Ok(Some(Self { kubeconfig, registries: registries::settings(&flags.registries), settings }))
     }
 }
 
-/// Pods speak TLS if a Secret is named, and then somebody must say whom to take for a pod.
-fn pod_tls(flags: &PodFlags) -> Result<Option<PodTls>, Refusal> {
-    let PodFlags { pod_tls_secret: secret, pod_tls_ca: ca, pod_tls_cert: cert, pod_tls_key: key, .. } = flags;
-    let usage = |text: String| Err(Refusal::Usage(text));
+/// Pods speak TLS if a Secret is named, and then the CA that signs their certificates must be known.
+fn pod_tls(flags: &PodTlsFlags) -> Result<Option<PodTls>, UsageError> {
+    let PodTlsFlags { pod_tls_secret: secret, pod_tls_ca: ca, pod_tls_cert: cert, pod_tls_key: key } = flags;
     if secret.is_empty() {
-        let named = [("ca", ca), ("cert", cert), ("key", key)].into_iter().find(|(_, file)| !file.is_empty());
-        return match named {
+        let files = [("--pod-tls-ca", ca), ("--pod-tls-cert", cert), ("--pod-tls-key", key)];
+        return match files.into_iter().find(|(_, file)| !file.is_empty()) {
             None => Ok(None),
-            Some((flag, _)) => usage(format!(
-                "--pod-tls-{flag}: function pods speak TLS only with a certificate; add --pod-tls-secret"
-            )),
+            Some((flag, _)) => Err(UsageError::PodTlsWithoutSecret { flag }),
         };
     }
     let identity = match (cert.as_str(), key.as_str()) {
         ("", "") => None,
-        ("", _) | (_, "") => {
-            return usage(
-                "--pod-tls-cert and --pod-tls-key belong together; one of them is missing".to_owned(),
-            );
-        }
+        ("", _) | (_, "") => return Err(UsageError::PodTlsIdentity),
         (cert, key) => Some((cert.into(), key.into())),
     };
     if ca.is_empty() {
-        return usage(
-            "--pod-tls-secret: whom to take for a function pod is not known; add --pod-tls-ca".to_owned(),
-        );
+        return Err(UsageError::PodTlsWithoutCa);
     }
     Ok(Some(PodTls { secret: secret.clone(), files: ClientFiles { ca: ca.into(), identity } }))
-}
-
-fn choice(flag: &str, value: &str, choices: &str) -> Refusal {
-    Refusal::Usage(format!("--{flag}: there is no `{value}`; there are {choices}"))
 }
 
 /// Where the search list of a pod has `svc.DOMAIN`.
@@ -339,31 +372,30 @@ fn cluster_domain_of(resolv_conf: &str) -> Option<String> {
 
 /// A name for this run of the program: no other one, not even after a restart, may take its pods for its own.
 fn owner(host: Option<&str>) -> String {
-    use std::hash::{BuildHasher as _, Hasher as _};
-    let chance = std::collections::hash_map::RandomState::new().build_hasher().finish();
-    format!("{}.{:08x}", host.unwrap_or("function-runner"), chance & 0xffff_ffff)
+    format!("{}.{:08x}", host.unwrap_or("function-runner"), random_id() & 0xffff_ffff)
 }
 
 // === impl ExecConfig ===
 
 impl ExecConfig {
-    fn resolve(flags: &Flags, surroundings: &Surroundings) -> Self {
-        let config = match flags.config.as_str() {
+    /// `given` says that the user named the config file, `concurrent` is 0 for the default.
+    fn resolve(flags: &ExecFlags, given: bool, concurrent: usize, surroundings: &Surroundings) -> Self {
+        let ExecFlags { functions, config, exec_timeout, exec_inherit_environment } = flags;
+        let config = match config.as_str() {
             "" => None,
-            // Nobody asked for this file: on a laptop there is none.
-            _ if !flags.given.contains("config") && !surroundings.default_config_exists => {
-                info!("There is no {}: no exec functions", flags.config);
+            // This is the default: on a laptop the file does not exist.
+            _ if !given && !surroundings.default_config_exists => {
+                info!("There is no {config}: no exec functions");
                 None
             }
             file => Some(PathBuf::from(file)),
         };
-        let concurrent = usize::try_from(flags.max_concurrent_executions).unwrap_or_default();
         Self {
             config,
-            functions: PathBuf::from(&flags.functions),
+            functions: PathBuf::from(functions),
             concurrent: if concurrent == 0 { 8 * surroundings.cores } else { concurrent },
-            timeout: flags.exec_timeout.positive(),
-            inherit_environment: flags.exec_inherit_environment,
+            timeout: exec_timeout.positive(),
+            inherit_environment: *exec_inherit_environment,
             hidden: surroundings.service_account.clone(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use loggia_go::klog;
+use loggia_go::{flag, klog};
 use tracing::info;
 
 mod catalog;
@@ -15,8 +15,8 @@ mod run;
 mod short_names;
 mod signals;
 
-use config::{Config, Surroundings};
-use flags::{Flags, Refusal};
+use config::{Config, Surroundings, UsageError};
+use flags::Flags;
 
 fn main() -> ExitCode {
     // This process may be one that runs a function of the catalog within limits.
@@ -28,27 +28,15 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match configure().and_then(start) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => match error.downcast_ref::<Refusal>() {
-            Some(Refusal::Help(text)) => {
-                say(text);
-                ExitCode::SUCCESS
-            }
-            Some(Refusal::Usage(reason)) => {
-                say(&format!("function-runner: {reason}; function-runner --help lists the flags\n"));
-                ExitCode::from(2)
-            }
-            None => {
-                say(&format!("unexpected error: {error:#}\n"));
-                ExitCode::FAILURE
-            }
-        },
+        Err(error) => refuse(&error),
     }
 }
 
 fn configure() -> anyhow::Result<Config> {
-    let flags = Flags::parse(std::env::args_os().skip(1))?;
+    let flags = Flags::parse(std::env::args_os().skip(1)).map_err(UsageError::Flags)?;
+    let (level, format) = config::logging(&flags.log)?;
     let targets = klog::Targets { own: &["loggia", "function_runner"], muted: &["kube_runtime"] };
-    klog::init(flags.log_level, flags.log_format()?, targets);
+    klog::init(level, format, targets);
     info!(version = env!("CARGO_PKG_VERSION"), "Loggia function-runner");
     Config::resolve(&flags, &Surroundings::here()?)
 }
@@ -59,6 +47,24 @@ fn start(config: Config) -> anyhow::Result<()> {
     // What still runs on other threads must not hold up the exit.
     runtime.shutdown_background();
     ended
+}
+
+/// The one place that picks an exit code: 2 for a mistake on the command line, 1 for all else.
+fn refuse(error: &anyhow::Error) -> ExitCode {
+    match error.downcast_ref::<UsageError>() {
+        Some(UsageError::Flags(flag::Error::Help(usage))) => {
+            say(usage);
+            ExitCode::SUCCESS
+        }
+        Some(_) => {
+            say(&format!("function-runner: {error:#}; function-runner --help lists the flags\n"));
+            ExitCode::from(2)
+        }
+        None => {
+            say(&format!("unexpected error: {error:#}\n"));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The one place that writes to the terminal other than by the log.

@@ -4,25 +4,34 @@ use std::path::PathBuf;
 
 use loggia_registry::{Keychain, Settings, Timeouts};
 
-use crate::flags::PodFlags;
+use crate::flags::RegistryFlags;
 
 /// What the flags say about registries. Nothing is read yet.
-pub(crate) fn settings(flags: &PodFlags) -> Settings {
-    let private = flags.enable_private_registries;
-    let own = private && flags.enable_private_registries_tls;
+pub(crate) fn settings(flags: &RegistryFlags) -> Settings {
+    let RegistryFlags {
+        enable_private_registries,
+        registry_auth_secret_path,
+        enable_private_registries_tls,
+        tls_secret_path,
+        public_image_prefixes,
+        image_metadata_ttl,
+        registry_timeout,
+        plain_http_registries,
+    } = flags;
+    let own_authorities = *enable_private_registries && *enable_private_registries_tls;
     let list = |text: &str| {
         let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
         items.map(str::to_owned).collect()
     };
     let defaults = Settings::default();
-    let total = flags.registry_timeout.positive().unwrap_or(defaults.timeouts.total);
+    let total = registry_timeout.positive().unwrap_or(defaults.timeouts.total);
     Settings {
-        auth_file: private.then(|| PathBuf::from(&flags.registry_auth_secret_path)),
-        authorities: if own { vec![PathBuf::from(&flags.tls_secret_path)] } else { vec![] },
-        public_prefixes: list(&flags.public_image_prefixes),
+        auth_file: enable_private_registries.then(|| PathBuf::from(registry_auth_secret_path)),
+        authorities: if own_authorities { vec![PathBuf::from(tls_secret_path)] } else { vec![] },
+        public_prefixes: list(public_image_prefixes),
         keychain: Keychain::of_this_user(),
-        plain_http: list(&flags.plain_http_registries),
-        ttl: flags.image_metadata_ttl.positive(),
+        plain_http: list(plain_http_registries),
+        ttl: image_metadata_ttl.positive(),
         timeouts: Timeouts { total, ..defaults.timeouts },
         ..defaults
     }
@@ -34,7 +43,7 @@ mod tests {
     use crate::flags::Flags;
 
     fn of(line: &[&str]) -> Settings {
-        settings(&Flags::parse(line.iter().map(Into::into)).unwrap().pods)
+        settings(&Flags::parse(line.iter().map(Into::into)).unwrap().registries)
     }
 
     #[test]

@@ -1,12 +1,20 @@
 //! Command lines in the two syntaxes of Go programs.
 //!
+//! [`flags!`](crate::flags) declares flags, each once; a [`FlagSet`] reads a command line into them and lists them,
+//! for `--help` and for the docs.
+//!
 //! [`Syntax::Go`] is the standard library's: `-x v`, `--x v`, `-x=v`; the first bare word ends the
 //! flags. [`Syntax::Gnu`] is that of pflag: only `--x v` and `--x=v`; flags and words may mix. Both take
 //! a boolean's value only after `=`, let the last of several win ([`Target::Texts`] keeps all) and stop at `--`.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 
 use crate::{Duration, quote};
+
+pub mod table;
+
+pub use table::Table;
 
 /// How flags are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +66,8 @@ pub struct Parsed {
 /// Why a command line gives no configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The user asked for help.
-    Help,
+    /// The user asked for help, which is this text.
+    Help(String),
     /// The command line is wrong, and this is how, in the words of the syntax's own library.
     Usage(String),
 }
@@ -72,17 +80,27 @@ impl<'a> FlagSet<'a> {
         Self { program, syntax, flags: Vec::new() }
     }
 
-    /// Adds a flag whose value goes into `target`.
+    /// Adds all flags of a table, whose fields get their values.
     #[must_use]
-    pub fn flag(mut self, name: &'static str, target: Target<'a>, help: &'static str) -> Self {
-        let default = target.to_string();
-        self.flags.push(Flag { name, help, default, target });
+    pub fn table(mut self, table: &'a mut impl Table) -> Self {
+        table.add_to(&mut self);
         self
     }
 
+    /// Adds a flag whose value goes into `target`.
+    pub fn add(&mut self, name: &'static str, target: Target<'a>, help: &'static str) {
+        let default = target.to_string();
+        self.flags.push(Flag { name, help, default, target });
+    }
+
     /// Reads a command line, without the program's name, into the targets.
-    pub fn parse(&mut self, arguments: impl IntoIterator<Item = String>) -> Result<Parsed, Error> {
-        let mut arguments = arguments.into_iter();
+    pub fn parse(&mut self, arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, Error> {
+        let arguments = arguments.into_iter().map(|argument| {
+            argument
+                .into_string()
+                .map_err(|argument| Error::Usage(format!("the argument {} is not UTF-8", argument.display())))
+        });
+        let mut arguments = arguments.collect::<Result<Vec<_>, _>>()?.into_iter();
         let mut parsed = Parsed::default();
         while let Some(argument) = arguments.next() {
             if argument == "--" {
@@ -93,7 +111,7 @@ impl<'a> FlagSet<'a> {
                 parsed.after_dashes = Some(rest);
                 break;
             }
-            let Some(written) = Written::read(self.syntax, &argument)? else {
+            let Some(written) = self.written(&argument)? else {
                 parsed.words.push(argument);
                 if self.syntax == Syntax::Go {
                     parsed.words.extend(arguments);
@@ -106,20 +124,43 @@ impl<'a> FlagSet<'a> {
         Ok(parsed)
     }
 
+    /// What an argument says, or nothing if it is a bare word.
+    fn written<'b>(&self, argument: &'b str) -> Result<Option<Written<'b>>, Error> {
+        let Some(after) = argument.strip_prefix('-').filter(|after| !after.is_empty()) else {
+            return Ok(None);
+        };
+        let body = match (self.syntax, after.strip_prefix('-')) {
+            (_, Some(body)) => body,
+            (Syntax::Go, None) => after,
+            (Syntax::Gnu, None) if after.starts_with('h') => return Err(Error::Help(self.usage())),
+            (Syntax::Gnu, None) => {
+                let letter = after.chars().next().unwrap_or('-');
+                return Err(Error::Usage(format!("unknown shorthand flag: '{letter}' in {argument}")));
+            }
+        };
+        if body.is_empty() || body.starts_with(['-', '=']) {
+            return Err(Error::Usage(format!("bad flag syntax: {argument}")));
+        }
+        Ok(Some(match body.split_once('=') {
+            Some((name, value)) => Written { name, value: Some(value) },
+            None => Written { name: body, value: None },
+        }))
+    }
+
     fn apply(
         &mut self,
         written: &Written<'_>,
         rest: &mut dyn Iterator<Item = String>,
     ) -> Result<&'static str, Error> {
         let syntax = self.syntax;
-        let Some(flag) = self.flags.iter_mut().find(|flag| flag.name == written.name) else {
+        let Some(at) = self.flags.iter().position(|flag| flag.name == written.name) else {
             return Err(match (syntax, written.name) {
-                (_, "help") => Error::Help,
-                (Syntax::Go, "h") => Error::Help,
+                (_, "help") | (Syntax::Go, "h") => Error::Help(self.usage()),
                 (Syntax::Go, name) => Error::Usage(format!("flag provided but not defined: -{name}")),
                 (Syntax::Gnu, name) => Error::Usage(format!("unknown flag: --{name}")),
             });
         };
+        let flag = &mut self.flags[at];
         let value = match (&flag.target, written.value) {
             (_, Some(value)) => value.to_owned(),
             (Target::Bool(_), None) => "true".to_owned(),
@@ -163,39 +204,26 @@ impl<'a> FlagSet<'a> {
         }
         usage
     }
+
+    /// The flags as a Markdown table for the docs, one after another as they were declared.
+    pub fn markdown(&self) -> String {
+        let mut table = "| Flag | Default | |\n|---|---|---|\n".to_owned();
+        for Flag { name, help, default, target } in &self.flags {
+            let default = match (target, default.as_str()) {
+                (_, "") => String::new(),
+                (Target::Text(_), text) => format!("`{text}` "),
+                (_, value) => format!("{value} "),
+            };
+            table.push_str(&format!("| `--{name}` | {default}| {help} |\n"));
+        }
+        table
+    }
 }
 
 /// A flag as it stands on the command line.
 struct Written<'a> {
     name: &'a str,
     value: Option<&'a str>,
-}
-
-// === impl Written ===
-
-impl<'a> Written<'a> {
-    /// Nothing, if the argument is a bare word.
-    fn read(syntax: Syntax, argument: &'a str) -> Result<Option<Self>, Error> {
-        let Some(after) = argument.strip_prefix('-').filter(|after| !after.is_empty()) else {
-            return Ok(None);
-        };
-        let body = match (syntax, after.strip_prefix('-')) {
-            (_, Some(body)) => body,
-            (Syntax::Go, None) => after,
-            (Syntax::Gnu, None) if after.starts_with('h') => return Err(Error::Help),
-            (Syntax::Gnu, None) => {
-                let letter = after.chars().next().unwrap_or('-');
-                return Err(Error::Usage(format!("unknown shorthand flag: '{letter}' in {argument}")));
-            }
-        };
-        if body.is_empty() || body.starts_with(['-', '=']) {
-            return Err(Error::Usage(format!("bad flag syntax: {argument}")));
-        }
-        Ok(Some(match body.split_once('=') {
-            Some((name, value)) => Self { name, value: Some(value) },
-            None => Self { name: body, value: None },
-        }))
-    }
 }
 
 // === impl Flag ===
@@ -257,6 +285,36 @@ fn parse_int(value: &str) -> Result<i64, String> {
 
 // === impl Target ===
 
+impl<'a> From<&'a mut bool> for Target<'a> {
+    fn from(value: &'a mut bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl<'a> From<&'a mut i64> for Target<'a> {
+    fn from(value: &'a mut i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl<'a> From<&'a mut String> for Target<'a> {
+    fn from(value: &'a mut String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl<'a> From<&'a mut Vec<String>> for Target<'a> {
+    fn from(value: &'a mut Vec<String>) -> Self {
+        Self::Texts(value)
+    }
+}
+
+impl<'a> From<&'a mut Duration> for Target<'a> {
+    fn from(value: &'a mut Duration) -> Self {
+        Self::Duration(value)
+    }
+}
+
 impl std::fmt::Display for Target<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -269,26 +327,36 @@ impl std::fmt::Display for Target<'_> {
     }
 }
 
+// === impl Error ===
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Help(text) | Self::Usage(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[derive(Debug, PartialEq)]
-    struct Values {
-        warm: bool,
-        port: i64,
-        config: String,
-        ttl: Duration,
+    crate::flags! {
+        #[derive(PartialEq)]
+        struct Values {
+            warm: bool = true, "warm up";
+            port: i64 = 1, "server port";
+            config: String = "c", "file";
+            ttl: Duration = Duration::from_secs(60), "time to live";
+        }
     }
 
     fn read(syntax: Syntax, line: &[&str]) -> Result<(Values, Parsed), Error> {
-        let mut values = Values { warm: true, port: 1, config: "c".into(), ttl: Duration::from_secs(60) };
-        let parsed = FlagSet::new("test", syntax)
-            .flag("warm", Target::Bool(&mut values.warm), "warm up")
-            .flag("port", Target::Int(&mut values.port), "server port")
-            .flag("config", Target::Text(&mut values.config), "file")
-            .flag("ttl", Target::Duration(&mut values.ttl), "time to live")
-            .parse(line.iter().map(ToString::to_string))?;
+        let mut values = Values::default();
+        let parsed =
+            FlagSet::new("test", syntax).table(&mut values).parse(line.iter().map(OsString::from))?;
         Ok((values, parsed))
     }
 
@@ -332,13 +400,16 @@ mod tests {
 
     #[test]
     fn a_list_keeps_all_of_several() {
-        let mut folders = Vec::new();
-        let line = ["--folder", "a", "-folder=b,c"].map(ToOwned::to_owned);
-        let mut flags =
-            FlagSet::new("test", Syntax::Go).flag("folder", Target::Texts(&mut folders), "A folder.");
+        crate::flags! {
+            struct Folders {
+                folder: Vec<String>, "A folder.";
+            }
+        }
+        let mut folders = Folders::default();
+        let mut flags = FlagSet::new("test", Syntax::Go).table(&mut folders);
         assert_eq!(flags.usage(), "Usage of test:\n  -folder string\n    \tA folder.\n");
-        flags.parse(line).unwrap();
-        assert_eq!(folders, ["a", "b,c"]);
+        flags.parse(["--folder", "a", "-folder=b,c"].map(OsString::from)).unwrap();
+        assert_eq!(folders.folder, ["a", "b,c"]);
     }
 
     #[test]
@@ -386,10 +457,35 @@ mod tests {
 
     #[test]
     fn help_is_its_own_answer() {
-        for word in ["-h", "-help", "--help"] {
-            assert_eq!(read(Syntax::Go, &[word]), Err(Error::Help));
+        for (syntax, word, dashes) in [
+            (Syntax::Go, "-h", "-"),
+            (Syntax::Go, "-help", "-"),
+            (Syntax::Go, "--help", "-"),
+            (Syntax::Gnu, "-h", "--"),
+            (Syntax::Gnu, "--help", "--"),
+        ] {
+            match read(syntax, &["--port=7", word]) {
+                Err(Error::Help(text)) => {
+                    assert!(text.starts_with("Usage of test:\n"), "{text}");
+                    assert!(
+                        text.contains(&format!("\n  {dashes}port int\n    \tserver port (default 1)\n")),
+                        "{text}"
+                    );
+                }
+                other => panic!("{word}: {other:?}"),
+            }
         }
-        assert_eq!(read(Syntax::Gnu, &["-h"]), Err(Error::Help));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn an_argument_that_is_not_text_is_named() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let line = [OsString::from("--"), OsString::from_vec(b"a\xffb".into())];
+        assert_eq!(
+            FlagSet::new("test", Syntax::Gnu).parse(line),
+            Err(Error::Usage("the argument a\u{fffd}b is not UTF-8".to_owned()))
+        );
     }
 
     #[test]
@@ -409,16 +505,29 @@ mod tests {
     }
 
     #[test]
-    fn usage_lists_every_flag_with_its_default() {
-        let (mut warm, mut port, mut config) = (true, 9445, String::new());
-        let flags = FlagSet::new("server", Syntax::Go)
-            .flag("port", Target::Int(&mut port), "The server port.")
-            .flag("config", Target::Text(&mut config), "A file.")
-            .flag("warm", Target::Bool(&mut warm), "Warm up.");
+    fn every_flag_is_listed_with_its_default() {
+        crate::flags! {
+            struct Server {
+                port: i64 = 9445, "The server port.";
+                config_file: String, "A file.";
+                pod_ttl: Duration, "A time.";
+                warm: bool = true, "Warm up.";
+                name: String = "n", "A name.";
+            }
+        }
+        let mut server = Server::default();
+        let flags = FlagSet::new("server", Syntax::Go).table(&mut server);
         assert_eq!(
             flags.usage(),
-            "Usage of server:\n  -config string\n    \tA file.\n  -port int\n    \tThe server port. (default 9445)\n  \
+            "Usage of server:\n  -config-file string\n    \tA file.\n  -name string\n    \tA name. (default \"n\")\n  \
+             -pod-ttl duration\n    \tA time.\n  -port int\n    \tThe server port. (default 9445)\n  \
              -warm\n    \tWarm up. (default true)\n"
+        );
+        assert_eq!(
+            flags.markdown(),
+            "| Flag | Default | |\n|---|---|---|\n| `--port` | 9445 | The server port. |\n\
+             | `--config-file` | | A file. |\n| `--pod-ttl` | 0s | A time. |\n| `--warm` | true | Warm up. |\n\
+             | `--name` | `n` | A name. |\n"
         );
     }
 }

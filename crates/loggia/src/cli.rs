@@ -306,10 +306,10 @@ pub(crate) struct Doc {
 }
 
 /// A duration as Go writes it.
-fn duration(text: &str) -> Result<std::time::Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
     let parsed: loggia_go::Duration =
         text.parse().map_err(|_| "write for example 30s, 5m or 1h30m".to_owned())?;
-    parsed.positive().ok_or_else(|| "must be more than nothing".to_owned())
+    parsed.positive().ok_or_else(|| "must be positive".to_owned())
 }
 
 fn pull_policy(text: &str) -> Result<String, String> {

@@ -29,9 +29,8 @@ pub(crate) fn print(rendered: &Rendered, changes: &Changes) -> Result<(), Failur
 }
 
 fn one(text: &mut String, old: &str, new: &str, (from, to): (&str, &str), colours: bool) {
-    let paint = |code: &str, line: &str| match colours {
-        true => format!("\u{1b}[{code}m{line}\u{1b}[0m"),
-        false => line.to_owned(),
+    let paint = |code: &str, line: &str| {
+        if colours { format!("\u{1b}[{code}m{line}\u{1b}[0m") } else { line.to_owned() }
     };
     let diff = TextDiff::from_lines(old, new);
     let _ = writeln!(text, "{}", paint("1", &format!("--- {from}\n+++ {to}")));

@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Plain(String),
     /// A package could not be rendered.
     Render(RenderError),
+    /// A registry does not say what an image is.
+    Image(loggia_registry::Error),
 }
 
 impl Failure {
@@ -19,6 +21,7 @@ impl Failure {
         match self {
             Self::Told => String::new(),
             Self::Plain(text) => format!("error: {text}\n"),
+            Self::Image(error) => format!("Error: {error}\n"),
             Self::Render(error) if whole_chain => format!("Error: {error} \n"),
             Self::Render(error) => match &error.cause {
                 Cause::FunctionFailed => String::new(),

@@ -1,12 +1,16 @@
 //! `loggia image`: what a registry says about an image.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::sync::Arc;
 
-use clap::{ArgAction, Args, Subcommand, ValueEnum};
-use loggia_registry::{Error, Images, Keychain, Metadata, Platform, Reference, Settings, Timeouts};
+use clap::{ArgAction, Args, Subcommand};
+use loggia_registry::{Images, Keychain, Metadata, Platform, Reference, Settings, Timeouts};
+
+use crate::cli::{Format, duration};
+use crate::failure::Failure;
+use crate::output;
+use crate::printer::Printer;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -40,56 +44,32 @@ pub(crate) struct Inspect {
     /// How long all of it may take.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     timeout: std::time::Duration,
-    #[arg(long, short, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[arg(long, short, value_enum, default_value_t = Format::Text)]
+    output: Format,
     /// Show each step.
     #[arg(long, short, action = ArgAction::SetTrue)]
     verbose: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
-    Text,
-    Json,
-}
-
-pub(crate) fn run(command: &Command) -> ExitCode {
+pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     let Command::Inspect(inspect) = command;
-    match inspect.run() {
-        Ok((metadata, note)) => {
-            let shown = match inspect.output {
-                Output::Text => text(&metadata),
-                Output::Json => json(&metadata),
-            };
-            tell(&note);
-            match std::io::stdout().write_all(shown.as_bytes()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => ExitCode::FAILURE,
-            }
-        }
-        Err(error) => {
-            tell(&format!("Error: {error}\n"));
-            ExitCode::FAILURE
-        }
+    let metadata = inspect.metadata()?;
+    let shown = match inspect.output {
+        Format::Text => text(&metadata),
+        Format::Json => json(&metadata)?,
+    };
+    let (built_for, wanted) = (&metadata.platform, &inspect.platform);
+    if (&built_for.os, &built_for.architecture) != (&wanted.os, &wanted.architecture) {
+        Printer::stderr().say(&format!("Warning: the image is built for {built_for}, not for {wanted}\n"));
     }
-}
-
-/// Standard error, which may be closed.
-fn tell(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
-fn duration(text: &str) -> Result<std::time::Duration, String> {
-    let duration: loggia_go::Duration =
-        text.parse().map_err(|error| format!("{error}; write for instance 10s"))?;
-    duration.positive().ok_or_else(|| "it must be more than 0".to_owned())
+    output::print(&shown)
 }
 
 // === impl Inspect ===
 
 impl Inspect {
-    /// What the image is, and what should be said beside.
-    fn run(&self) -> Result<(Metadata, String), Error> {
+    /// What the registry says about the image.
+    fn metadata(&self) -> Result<Arc<Metadata>, Failure> {
         let Self {
             image,
             registry_auth,
@@ -118,18 +98,12 @@ impl Inspect {
             timeouts: Timeouts { total: *timeout, ..defaults.timeouts },
             ..defaults
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.expect("a runtime needs only a few descriptors, and nothing is open yet");
-        let metadata = runtime.block_on(async { Images::new(settings).metadata(&image).await })?;
-        let metadata = Metadata::clone(&metadata);
-        let note = match (
-            metadata.platform.os == platform.os,
-            metadata.platform.architecture == platform.architecture,
-        ) {
-            (true, true) => String::new(),
-            _ => format!("Warning: the image is built for {}, not for {platform}\n", metadata.platform),
-        };
-        Ok((metadata, note))
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot start: {error}"))?;
+        let metadata = runtime.block_on(async { Images::new(settings).metadata(&image).await });
+        metadata.map_err(Failure::Image)
     }
 }
 
@@ -168,41 +142,74 @@ fn text(metadata: &Metadata) -> String {
 /// A word as a shell would need it.
 fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace(char::is_control, "?").replace('\'', r"'\''")),
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
     }
+    format!("'{}'", word.replace(char::is_control, "?").replace('\'', r"'\''"))
 }
 
-fn json(metadata: &Metadata) -> String {
-    let Metadata {
-        reference,
-        digest,
-        index_digest,
-        porch_digest,
-        platform,
-        entrypoint,
-        env,
-        working_dir,
-        user,
-    } = metadata;
-    let value = serde_json::json!({
-        "image": reference.to_string(),
-        "digest": digest,
-        "indexDigest": index_digest,
-        "porchDigest": porch_digest,
-        "platform": platform.to_string(),
-        "entrypoint": entrypoint,
-        "env": env,
-        "workingDir": working_dir,
-        "user": user,
-    });
-    format!("{value:#}\n")
+fn json(metadata: &Metadata) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(metadata).map_err(|error| error.to_string())?;
+    Ok(format!("{text}\n"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn metadata() -> Metadata {
+        Metadata {
+            reference: "r.io/team/fn:v1".parse().unwrap(),
+            digest: "sha256:1".into(),
+            index_digest: None,
+            porch_digest: "sha256:2".into(),
+            platform: "linux/arm64".parse().unwrap(),
+            entrypoint: vec!["/fn".into(), "a b".into()],
+            env: vec!["A=b".into(), "C=d e".into()],
+            working_dir: String::new(),
+            user: "65532".into(),
+        }
+    }
+
+    #[test]
+    fn people_get_lines() {
+        let expected = "\
+Image:       r.io/team/fn:v1
+Digest:      sha256:1
+Platform:    linux/arm64
+Runs:        /fn 'a b'
+In folder:   /
+As user:     65532
+Variables:   A=b
+             'C=d e'
+";
+        assert_eq!(text(&metadata()), expected);
+        let indexed = Metadata { index_digest: Some("sha256:3".into()), ..metadata() };
+        assert!(text(&indexed).contains("\nIndex:       sha256:3\nPlatform:"));
+    }
+
+    #[test]
+    fn programs_get_every_field() {
+        let expected = r#"{
+  "image": "r.io/team/fn:v1",
+  "digest": "sha256:1",
+  "indexDigest": null,
+  "porchDigest": "sha256:2",
+  "platform": "linux/arm64",
+  "entrypoint": [
+    "/fn",
+    "a b"
+  ],
+  "env": [
+    "A=b",
+    "C=d e"
+  ],
+  "workingDir": "",
+  "user": "65532"
+}
+"#;
+        assert_eq!(json(&metadata()).unwrap(), expected);
+    }
 
     #[test]
     fn words_are_shown_as_a_shell_would_need_them() {

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         Command::Fn(Fn::Sink(arguments)) => sink::run(&arguments),
         Command::Fn(Fn::List(arguments)) => catalog::list(&arguments),
         Command::Fn(Fn::Doc(arguments)) => catalog::doc(&arguments),
-        Command::Image(command) => return image::run(&command),
+        Command::Image(command) => image::run(&command),
         Command::Completion { shell } => complete(shell),
         Command::Version => output::print(concat!(env!("CARGO_PKG_VERSION"), "\n")),
     };

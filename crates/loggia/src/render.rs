@@ -143,10 +143,10 @@ fn shown_target(link: &Path) -> String {
 }
 
 pub(crate) fn refuse_wasm(asked: bool) -> Result<(), Failure> {
-    match asked {
-        true => Err("--allow-alpha-wasm: functions in WebAssembly are not supported".into()),
-        false => Ok(()),
+    if asked {
+        return Err("--allow-alpha-wasm: functions in WebAssembly are not supported".into());
     }
+    Ok(())
 }
 
 fn attribution_wanted() -> bool {

@@ -197,3 +197,20 @@ fn version_help_and_completions_are_there() {
     assert!(loggia(&["completion", "bash"], &package.path, "").stdout.contains("_loggia"));
     assert_eq!(loggia(&["fn", "render", "--no-such-flag"], &package.path, "").code, 1);
 }
+
+#[test]
+fn an_image_that_cannot_be_inspected_is_reported_with_exit_code_1() {
+    let package = Package::new(&[]);
+    let inspect = |arguments: &[&str]| {
+        let ran = loggia(&[&["image", "inspect"], arguments].concat(), &package.path, "");
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{arguments:?}");
+        ran.stderr
+    };
+    assert!(inspect(&["UPPER"]).starts_with("Error: could not parse reference: UPPER: "));
+    let refused = inspect(&["localhost:1/x:v1", "--plain-http", "--timeout=1ms"]);
+    assert!(refused.starts_with("Error: image `localhost:1/x:v1`: registry `localhost:1`: "), "{refused}");
+    assert!(
+        inspect(&["x", "--timeout=0s"])
+            .starts_with("error: invalid value '0s' for '--timeout <DURATION>': must be positive\n")
+    );
+}

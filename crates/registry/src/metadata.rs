@@ -1,11 +1,17 @@
 //! What is known of one image.
 
+use std::fmt::Display;
+
+use serde::{Serialize, Serializer};
+
 use crate::{Platform, Reference};
 
 /// What a registry says about an image, for one platform.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Metadata {
     /// The image as it was requested.
+    #[serde(rename = "image", serialize_with = "as_text")]
     pub reference: Reference,
     /// The digest of the image's manifest: `sha256:` and 64 hexadecimal digits, checked against its bytes.
     pub digest: String,
@@ -15,6 +21,7 @@ pub struct Metadata {
     /// is one, else `digest`.
     pub porch_digest: String,
     /// What the image was built for.
+    #[serde(serialize_with = "as_text")]
     pub platform: Platform,
     /// The command line, never empty: the entrypoint followed by the command, as container runtimes join
     /// them.
@@ -34,4 +41,8 @@ impl Metadata {
     pub fn is(&self, digest: &str) -> bool {
         self.digest == digest || self.index_digest.as_deref() == Some(digest)
     }
+}
+
+fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }

@@ -35,10 +35,3 @@ pub fn main() -> ExitCode {
 fn say(line: &str) {
     eprintln!("{line}");
 }
-
-/// The arguments as text, or the first that is none.
-fn as_text(arguments: Vec<std::ffi::OsString>) -> Result<Vec<String>, String> {
-    let text = |argument: std::ffi::OsString| argument.into_string();
-    let refusal = |argument: std::ffi::OsString| format!("the argument {} is not UTF-8", argument.display());
-    arguments.into_iter().map(|argument| text(argument).map_err(refusal)).collect()
-}

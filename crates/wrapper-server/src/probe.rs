@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use loggia_evaluator::connection::Connection;
-use loggia_go::flag::{Error, FlagSet, Syntax, Target};
+use loggia_go::flag::{Error, FlagSet, Syntax};
 use loggia_go::quote;
 use tokio::time::timeout;
 use tonic::{Code, Request};
@@ -14,13 +14,31 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::say;
 use crate::tls::Trust;
-use crate::{as_text, say};
 
 const BAD_ARGUMENTS: u8 = 1;
 const NO_CONNECTION: u8 = 2;
 const CALL_FAILED: u8 = 3;
 const NOT_SERVING: u8 = 4;
+
+loggia_go::flags! {
+    /// The command line of the original, as far as it is known here.
+    struct Flags {
+        addr: String, "The address of the server, HOST:PORT.";
+        service: String, "The service to ask about; empty for all.";
+        connect_timeout: loggia_go::Duration = loggia_go::Duration::from_secs(1),
+            "How long to wait for a connection.";
+        rpc_timeout: loggia_go::Duration = loggia_go::Duration::from_secs(1),
+            "How long to wait for the answer.";
+        tls: bool, "Speak TLS.";
+        tls_ca_cert: String, "The authorities of the server, PEM.";
+        tls_client_cert: String, "The certificate to show to the server, PEM.";
+        tls_client_key: String, "Its key, PEM.";
+        tls_server_name: String,
+            "The name that the server's certificate must be for; empty for that of -addr.";
+    }
+}
 
 #[derive(Debug)]
 struct Question {
@@ -39,9 +57,12 @@ struct Wait {
 }
 
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
-    let question = match as_text(arguments).map_err(Error::Usage).and_then(read) {
+    let question = match read(arguments) {
         Ok(question) => question,
-        Err(Error::Help) => return ExitCode::SUCCESS,
+        Err(Error::Help(usage)) => {
+            say(usage.trim_end());
+            return ExitCode::SUCCESS;
+        }
         Err(Error::Usage(reason)) => {
             say(&format!("error: {reason}"));
             return ExitCode::from(BAD_ARGUMENTS);
@@ -64,37 +85,27 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn read(arguments: Vec<String>) -> Result<Question, Error> {
-    let (mut address, mut service) = (String::new(), String::new());
-    let second = loggia_go::Duration::from_secs(1);
-    let (mut connect_timeout, mut rpc_timeout) = (second, second);
-    let mut tls = false;
-    let [mut ca, mut cert, mut key, mut name] = [const { String::new() }; 4];
-    let mut flags = FlagSet::new("grpc-health-probe", Syntax::Go)
-        .flag("addr", Target::Text(&mut address), "The address of the server, HOST:PORT.")
-        .flag("service", Target::Text(&mut service), "The service to ask about; empty for all.")
-        .flag("connect-timeout", Target::Duration(&mut connect_timeout), "How long to wait for a connection.")
-        .flag("rpc-timeout", Target::Duration(&mut rpc_timeout), "How long to wait for the answer.")
-        .flag("tls", Target::Bool(&mut tls), "Speak TLS.")
-        .flag("tls-ca-cert", Target::Text(&mut ca), "The authorities of the server, PEM.")
-        .flag("tls-client-cert", Target::Text(&mut cert), "The certificate to show to the server, PEM.")
-        .flag("tls-client-key", Target::Text(&mut key), "Its key, PEM.")
-        .flag(
-            "tls-server-name",
-            Target::Text(&mut name),
-            "The name that the server's certificate must be for; empty for that of -addr.",
-        );
-    flags.parse(arguments).inspect_err(|error| {
-        if *error == Error::Help {
-            say(flags.usage().trim_end());
-        }
-    })?;
+fn read(arguments: Vec<OsString>) -> Result<Question, Error> {
+    let mut flags = Flags::default();
+    FlagSet::new("grpc-health-probe", Syntax::Go).table(&mut flags).parse(arguments)?;
+    let Flags {
+        addr: address,
+        service,
+        connect_timeout,
+        rpc_timeout,
+        tls,
+        tls_ca_cert: ca,
+        tls_client_cert: cert,
+        tls_client_key: key,
+        tls_server_name: name,
+    } = flags;
     if address.is_empty() {
         return Err(Error::Usage("-addr not specified".to_owned()));
     }
-    let trust = match tls {
-        true => Some(Trust::named(&address, &ca, (&cert, &key), &name).map_err(Error::Usage)?),
-        false => None,
+    let trust = if tls {
+        Some(Trust::named(&address, &ca, (&cert, &key), &name).map_err(Error::Usage)?)
+    } else {
+        None
     };
     let of_tls = [("ca-cert", ca), ("client-cert", cert), ("client-key", key), ("server-name", name)];
     if let (false, Some((flag, _))) = (tls, of_tls.iter().find(|(_, value)| !value.is_empty())) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use loggia_evaluator::Lifecycle;
 use loggia_evaluator::server::{self, Routes};
-use loggia_go::flag::{Error, FlagSet, Parsed, Syntax, Target};
+use loggia_go::flag::{Error, FlagSet, Parsed, Syntax};
 use loggia_go::klog;
 use loggia_process::{self as process, Command, Environment, Limits, Processes};
 use loggia_telemetry::Telemetry;
@@ -16,14 +16,30 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::entrypoint::Entrypoint;
+use crate::say;
 use crate::tls::Identity;
-use crate::{as_text, say};
 
 /// The most of a function's standard error that is kept.
 const STDERR_LIMIT: usize = 1 << 20;
 
 /// How long children may take to end when all else has.
 const BURIAL_TIME: Duration = Duration::from_secs(2);
+
+loggia_go::flags! {
+    /// The command line before `--`.
+    struct Flags {
+        port: i64 = 9446, "The server port.";
+        max_request_body_size: i64 = 6 * 1024 * 1024, "The largest message in bytes, in either direction.";
+        verbosity: i64 = 2, "How much to log, from 0 to 5.";
+        max_concurrent_executions: i64, "The most calls that run the function at once; 0 for 8 per core.";
+        drain_timeout: loggia_go::Duration = loggia_go::Duration::from_secs(25),
+            "How long calls in flight may take to end when the server is asked to stop.";
+        tls_cert: String, "The certificate of the server, PEM; with it, TLS alone.";
+        tls_key: String, "Its key, PEM.";
+        client_ca: String,
+            "The authorities of callers, PEM; with it, only callers with a certificate are served.";
+    }
+}
 
 #[derive(Debug)]
 struct Config {
@@ -40,9 +56,12 @@ struct Config {
 }
 
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
-    let config = match as_text(arguments).map_err(Error::Usage).and_then(configure) {
+    let config = match configure(arguments) {
         Ok(config) => config,
-        Err(Error::Help) => return ExitCode::SUCCESS,
+        Err(Error::Help(usage)) => {
+            say(&format!("wrapper-server [flags] -- FUNCTION [ARGUMENT ...]\n\n{}", usage.trim_end()));
+            return ExitCode::SUCCESS;
+        }
         Err(Error::Usage(reason)) => {
             say(&format!("unexpected error: {reason}"));
             return ExitCode::from(2);
@@ -60,60 +79,32 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn configure(arguments: Vec<String>) -> Result<Config, Error> {
-    let (mut port, mut message_limit, mut verbosity, mut concurrent) = (9446, 6 * 1024 * 1024, 2, 0);
-    let mut drain_timeout = loggia_go::Duration::from_secs(25);
-    let (mut tls_cert, mut tls_key, mut client_ca) = (String::new(), String::new(), String::new());
-    let mut flags = FlagSet::new("wrapper-server", Syntax::Gnu)
-        .flag("port", Target::Int(&mut port), "The server port.")
-        .flag(
-            "max-request-body-size",
-            Target::Int(&mut message_limit),
-            "The largest message in bytes, in either direction.",
-        )
-        .flag("verbosity", Target::Int(&mut verbosity), "How much to log, from 0 to 5.")
-        .flag(
-            "max-concurrent-executions",
-            Target::Int(&mut concurrent),
-            "The most calls that run the function at once; 0 for 8 per core.",
-        )
-        .flag(
-            "drain-timeout",
-            Target::Duration(&mut drain_timeout),
-            "How long calls in flight may take to end when the server is asked to stop.",
-        )
-        .flag(
-            "tls-cert",
-            Target::Text(&mut tls_cert),
-            "The certificate of the server, PEM; with it, TLS alone.",
-        )
-        .flag("tls-key", Target::Text(&mut tls_key), "Its key, PEM.")
-        .flag(
-            "client-ca",
-            Target::Text(&mut client_ca),
-            "The authorities of callers, PEM; with it, only callers with a certificate are served.",
-        );
-    let Parsed { after_dashes, given: _, words: _ } = flags.parse(arguments).inspect_err(|error| {
-        if *error == Error::Help {
-            say(&format!(
-                "wrapper-server [flags] -- FUNCTION [ARGUMENT ...]\n\n{}",
-                flags.usage().trim_end()
-            ));
-        }
-    })?;
+fn configure(arguments: Vec<OsString>) -> Result<Config, Error> {
+    let mut flags = Flags::default();
+    let set = FlagSet::new("wrapper-server", Syntax::Gnu);
+    let Parsed { after_dashes, given: _, words: _ } = set.table(&mut flags).parse(arguments)?;
+    let Flags {
+        port,
+        max_request_body_size,
+        verbosity,
+        max_concurrent_executions,
+        drain_timeout,
+        tls_cert,
+        tls_key,
+        client_ca,
+    } = flags;
     let usage = |text: String| Error::Usage(text);
     let command = after_dashes.filter(|command| !command.is_empty()).ok_or_else(|| {
         usage("there is no function to run; its command line stands behind `--`".to_owned())
     })?;
+    let positive = |value: i64| usize::try_from(value).ok().filter(|value| *value > 0);
     let cores = std::thread::available_parallelism().map_or(1, Into::into);
     Ok(Config {
         port: u16::try_from(port).map_err(|_| usage(format!("--port: {port} is no port")))?,
         verbosity,
-        message_limit: usize::try_from(message_limit)
-            .ok()
-            .filter(|&limit| limit > 0)
-            .ok_or_else(|| usage(format!("--max-request-body-size: {message_limit} is no size")))?,
-        concurrent: usize::try_from(concurrent).ok().filter(|&limit| limit > 0).unwrap_or(8 * cores),
+        message_limit: positive(max_request_body_size)
+            .ok_or_else(|| usage(format!("--max-request-body-size: {max_request_body_size} is no size")))?,
+        concurrent: positive(max_concurrent_executions).unwrap_or(8 * cores),
         drain_timeout: drain_timeout.positive().unwrap_or_default(),
         command,
         identity: Identity::named(&tls_cert, &tls_key, &client_ca).map_err(usage)?,
