@@ -35,7 +35,7 @@ help: ## Show this list.
 .PHONY: demo
 demo: ## Build, start the service, evaluate functions over gRPC, stop.
 	@$(CARGO) build --locked --release -q -p function-runner
-	@$(CARGO) build --locked --release -q -p loggia-evaluator --example evaluate
+	@$(CARGO) build --locked --release -q -p loggia-grpc --example evaluate
 	@examples/demo
 
 .PHONY: test
@@ -106,7 +106,7 @@ e2e: e2e-ready ## Tests on a real Kubernetes, which is left running.
 e2e-ready: images tools
 	@e2e/cluster/up
 	@e2e/functions/build $(CACHE)/functions
-	$(STATIC_BUILD) -p loggia-evaluator --example evaluate
+	$(STATIC_BUILD) -p loggia-grpc --example evaluate
 	rustc --edition 2024 -O -C target-feature=+crt-static -C panic=abort -C strip=symbols \
 	  -o $(STATIC)/behave-function e2e/functions/behave.rs
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, PostParams};
 use loggia_e2e::{Cluster, Namespace, content_tag, kill_container, logs, wait_for, wait_ready};
-use loggia_evaluator::Client;
+use loggia_grpc::Client;
 use loggia_image::{Config, Entries, Image};
 use serde_json::json;
 

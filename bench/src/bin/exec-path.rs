@@ -17,7 +17,7 @@ use std::{env, fs, thread};
 
 use bytes::Bytes;
 use loggia_bench::{Group, Wanted};
-use loggia_evaluator::Client;
+use loggia_grpc::Client;
 
 const INPUT: usize = 64 * 1024;
 const ROUNDS: usize = 21;

@@ -15,9 +15,11 @@ use std::time::Instant;
 use std::{env, thread};
 
 use loggia_bench::{Group, Wanted};
+use loggia_function::{Budget, Call, Image, Runtime as _};
 use loggia_functions::{CATALOG, find};
 use loggia_krm::{ResourceList, StreamOptions};
-use loggia_render::guard::{self, Guard};
+use loggia_runtimes::Builtin;
+use loggia_runtimes::guard::{self, Guard};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -263,13 +265,15 @@ fn ours(image: &str, input: &str) -> Outcome<(f64, f64)> {
 
 fn guarded(image: &str, input: &str) -> Outcome<f64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let guard = Guard::default();
+    let builtin = Builtin::new(Guard::default());
     let turn = || {
+        let call = Call::of_image(Image::new(image), input.to_owned().into(), Budget::UNBOUNDED);
         let start = Instant::now();
-        let output = runtime.block_on(guard.run_text(image, input.to_owned().into()))?;
-        match output.exit_code {
-            0 => Ok(start.elapsed().as_secs_f64()),
-            _ => Err(output.stderr.into()),
+        let outcome = runtime.block_on(builtin.run(&call)).map_err(|error| error.describe(image))?;
+        if outcome.exit.success() {
+            Ok(start.elapsed().as_secs_f64())
+        } else {
+            Err(outcome.stderr.text().into())
         }
     };
     (0..TURNS).map(|_| turn()).collect::<Outcome<Vec<_>>>().map(median)

@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use loggia_bench::{Group, Wanted};
 use loggia_e2e::{Cluster, Namespace, Service, function_image, push_wrapper, wait_ready};
-use loggia_evaluator::Client;
+use loggia_grpc::Client;
 
 const LIST: &[u8] = b"apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems: []\n";
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -18,8 +18,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
 use loggia_bench::{Group, Wanted};
-use loggia_evaluator::server::{Routes, serve};
-use loggia_evaluator::{Answer, Call, Evaluation, Evaluator, Lifecycle};
+use loggia_function::{Call, FunctionRef, Knows, Outcome as CallOutcome, Running, Runtime};
+use loggia_grpc::server::{Routes, serve};
+use loggia_grpc::{Evaluations, Lifecycle};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -35,7 +36,7 @@ async fn main() -> anyhow::Result<()> {
     let pod_server = TcpListener::bind("127.0.0.1:9446").await.context("the port of function pods")?;
     let lifecycle = Lifecycle::default();
     lifecycle.serve();
-    tokio::spawn(serve(pod_server, Routes::new(Arc::new(Echo), &lifecycle, 6 << 20)));
+    tokio::spawn(serve(pod_server, Routes::new(Evaluations::of(Arc::new(Echo)), &lifecycle, 6 << 20)));
     let mut figures = Vec::new();
     for pods in [0, PODS] {
         let api = api_server(pods).await?;
@@ -233,12 +234,16 @@ fn kubeconfig_for(api: &str) -> String {
     )
 }
 
-impl Evaluator for Echo {
+impl Runtime for Echo {
     fn name(&self) -> &'static str {
         "echo"
     }
 
-    fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a> {
-        Box::pin(async { Ok(Answer { resource_list: call.resource_list.clone(), ..Answer::default() }) })
+    fn knows(&self, _: &FunctionRef) -> Knows {
+        Knows::Yes
+    }
+
+    fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
+        Box::pin(async { Ok(CallOutcome { output: call.input.clone(), ..CallOutcome::default() }) })
     }
 }

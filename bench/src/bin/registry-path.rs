@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use loggia_bench::{Group, Wanted};
+use loggia_function::Image;
 use loggia_registry::{Images, Platform, Settings};
 use reqwest::header::{ACCEPT, LOCATION};
 use ring::digest::{SHA256, digest};
@@ -44,8 +45,8 @@ async fn measure() -> Outcome<Group> {
 
     let image = registry.image(0, 0);
     let images = images(&registry);
-    images.metadata(&image).await?;
-    let (p50, p99) = lookups(&images, &image).await?;
+    images.metadata(&Image::new(&image)).await?;
+    let (p50, p99) = lookups(&images, &Image::new(&image)).await?;
     println!("cached lookup: p50 {p50} ns, p99 {p99} ns over {LOOKUPS} (p50 at most 1000)");
 
     let (mut ratios, mut bare_times, mut full_times) = (Vec::new(), Vec::new(), Vec::new());
@@ -57,7 +58,7 @@ async fn measure() -> Outcome<Group> {
         let bare = begin.elapsed();
         let begin = Instant::now();
         for number in 0..IMAGES_A_ROUND {
-            images.metadata(&registry.image(round + 1, number)).await?;
+            images.metadata(&Image::new(&registry.image(round + 1, number))).await?;
         }
         let full = begin.elapsed();
         ratios.push(full.as_secs_f64() / bare.as_secs_f64());
@@ -88,7 +89,7 @@ fn each(mut rounds: Vec<Duration>) -> f64 {
 }
 
 /// Nanoseconds of one lookup. Ten are timed together, since the clock takes as long as one.
-async fn lookups(images: &Images, image: &str) -> Outcome<(u128, u128)> {
+async fn lookups(images: &Images, image: &Image) -> Outcome<(u128, u128)> {
     let mut times = Vec::with_capacity(LOOKUPS / 10);
     for _ in 0..LOOKUPS / 10 {
         let begin = Instant::now();

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use loggia_evaluator::tls::{ClientFiles, NamesError, ServerFiles};
+use loggia_function::image::{ImageError, check_prefix};
 use loggia_go::flag;
 use loggia_go::klog::Format;
 use loggia_go::random_id;
+use loggia_grpc::tls::{ClientFiles, NamesError, ServerFiles};
 use loggia_pods::{PodAddress, PodSecurity, PodTls};
-use loggia_render::{ImageError, SchemaFolders, check_prefix};
+use loggia_runtimes::SchemaFolders;
 use loggia_telemetry::Environment;
 use loggia_telemetry::environment::Traces;
 use loggia_telemetry::push::Settings;

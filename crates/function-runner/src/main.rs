@@ -5,25 +5,21 @@ use std::process::ExitCode;
 use loggia_go::{flag, klog};
 use tracing::info;
 
-mod catalog;
-mod checked;
 mod config;
 mod flags;
 mod packages;
 mod registries;
 mod run;
-mod short_names;
-mod signals;
 
 use config::{Config, Surroundings, UsageError};
 use flags::Flags;
 
 fn main() -> ExitCode {
     // This process may be one that runs a function of the catalog within limits.
-    if let Some(code) = loggia_render::guard::enter() {
+    if let Some(code) = loggia_runtimes::guard::enter() {
         return code;
     }
-    loggia_evaluator::memory::give_back_promptly();
+    loggia_grpc::memory::give_back_promptly();
     // Only a second provider would be refused, and there is none.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match configure().and_then(start) {
@@ -43,7 +39,7 @@ fn configure() -> anyhow::Result<Config> {
 
 fn start(config: Config) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(async { run::run(config, signals::Signals::new()?).await });
+    let ended = runtime.block_on(async { run::run(config, loggia_grpc::run::Signals::new()?).await });
     // What still runs on other threads must not hold up the exit.
     runtime.shutdown_background();
     ended

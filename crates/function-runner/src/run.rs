@@ -4,30 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use loggia_evaluator::server::{self, Routes};
-use loggia_evaluator::tls::ServerTls;
-use loggia_evaluator::{Evaluator, Exec, Lifecycle, Multi, exec};
+use loggia_function::{Chain, Runtime};
+use loggia_grpc::run::{self, Signals};
+use loggia_grpc::server::{self, Routes};
+use loggia_grpc::tls::ServerTls;
+use loggia_grpc::{Evaluations, Lifecycle};
 use loggia_pods::PodEvaluator;
 use loggia_process::{self as process, Confinement, Environment, Limits, Processes};
 use loggia_registry::Images;
-use loggia_telemetry::{Observed, Sources, Telemetry};
-use tracing::{error, info, warn};
+use loggia_runtimes::guard::Guard;
+use loggia_runtimes::{Builtin, ExecCommand, ExecSettings, ExecTable};
+use loggia_telemetry::{Sources, Telemetry};
+use tracing::{info, warn};
 
-use crate::catalog::Catalog;
-use crate::checked::Checked;
 use crate::config::{Config, ExecConfig, PodConfig};
 use crate::packages;
-use crate::short_names::ShortNames;
-use crate::signals::Signals;
 
 /// How long children may take to end when all else has.
-const BURIAL_TIME: Duration = Duration::from_secs(2);
+const REAP_TIME: Duration = Duration::from_secs(2);
 
 /// The most of a function's standard error that is kept.
 const STDERR_LIMIT: usize = 1 << 20;
 
 /// Serves until a signal says stop; a second signal ends the process at once.
-pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<()> {
+pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> {
     let Config {
         port,
         builtin,
@@ -61,18 +61,15 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
         warn!(%error, "Orphans of functions may stay as zombies");
     }
     let lifecycle = Lifecycle::default();
-    let mut evaluators: Vec<Arc<dyn Evaluator>> = Vec::new();
+    let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
     let (mut processes, mut pool) = (None, None);
     if builtin {
-        evaluators.push(Arc::new(Catalog::new(schemas.clone())));
+        runtimes.push(Arc::new(Builtin::on_own_threads(Guard::default()).with_schemas(schemas)));
     }
     if let Some(exec) = exec {
-        let (exec, children) = exec_evaluator(exec, message_limit)?;
+        let (exec, children) = exec_table(exec, message_limit)?;
         tokio::spawn(exec.clone().follow_changes());
-        evaluators.push(match image_prefix.clone() {
-            Some(prefix) => Arc::new(ShortNames { prefix, evaluator: exec }),
-            None => Arc::new(exec),
-        });
+        runtimes.push(Arc::new(exec));
         processes = Some(children);
     }
     if let Some(pods) = pods {
@@ -84,29 +81,33 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
             warm.set_warm(true);
         });
         pool = Some(pods.clone());
-        evaluators.push(Arc::new(pods.with_image_prefix(image_prefix)));
+        runtimes.push(Arc::new(pods));
     }
-    let names: Vec<_> = evaluators.iter().map(|evaluator| evaluator.name()).collect();
+    let names: Vec<_> = runtimes.iter().map(|runtime| runtime.name()).collect();
     match names.as_slice() {
         [] => warn!("no runtime is enabled in function-runner"),
         names => info!("Functions are looked up in this order: {}", names.join(", ")),
     }
 
     let listener = server::listen(port).with_context(|| format!("failed to listen: listen tcp :{port}"))?;
-    let port = listener.local_addr()?.port();
     telemetry.look_at(Sources {
         lifecycle: lifecycle.clone(),
         evaluators: names,
         processes: processes.clone(),
         pods: pool,
     });
-    let evaluator = Checked(Multi::new(evaluators));
-    let evaluator: Arc<dyn Evaluator> = Arc::new(Observed { evaluator, telemetry: telemetry.clone() });
-    let builtin = builtin.then(|| packages::builtin(schemas, telemetry.clone()));
-    let packages = packages::service(Arc::clone(&evaluator), builtin, catalog, &lifecycle, message_limit);
-    let routes = Routes::new(evaluator, &lifecycle, message_limit)
+    let mut for_packages = Chain::new(runtimes.clone());
+    // Commands that a package names are never run on a server; this says so.
+    for_packages.push(ExecCommand::new(false, ExecCommand::TIMEOUT));
+    let packages = packages::service(for_packages, telemetry.clone(), catalog, &lifecycle, message_limit);
+    let evaluations = Evaluations {
+        image_prefix: image_prefix.map(Into::into),
+        observer: Some(Arc::new(telemetry.clone())),
+        ..Evaluations::of(Arc::new(Chain::new(runtimes)))
+    };
+    let routes = Routes::new(evaluations, &lifecycle, message_limit)
         .with(packages.into_server())
-        .with_reflection_of(&[loggia_render::service::wire::DESCRIPTORS])
+        .with_reflection_of(&[loggia_packages::service::wire::DESCRIPTORS])
         .observed_by(Arc::new(telemetry.clone()))
         .over_tls(tls.clone());
     if let Some(tls) = tls {
@@ -115,35 +116,15 @@ pub(crate) async fn run(config: Config, mut signals: Signals) -> anyhow::Result<
     if let Some(address) = metrics {
         show(&address, telemetry.clone()).await;
     }
-    let serving = tokio::spawn(server::serve(listener, routes));
-    lifecycle.serve();
-    info!("Listening on :{port}");
-
-    signals.next().await;
-    info!(?drain_timeout, "Draining: no new calls are taken");
-    let stop = async {
-        match lifecycle.drain(drain_timeout).await {
-            0 => info!("Every call was answered"),
-            left => warn!("Gave up {left} calls that did not end in time"),
-        }
-        if serving.await.is_err() {
-            error!("The server ended badly");
-        }
+    let clean_up = async {
         if let Some(processes) = processes {
-            let _ = tokio::time::timeout(BURIAL_TIME, processes.stop()).await;
+            let _ = tokio::time::timeout(REAP_TIME, processes.stop()).await;
         }
         telemetry.stop().await;
     };
-    tokio::select! {
-        () = stop => {
-            info!("Stopped");
-            Ok(())
-        }
-        () = signals.next() => {
-            warn!("Stopping at once");
-            std::process::exit(1)
-        }
-    }
+    let stopping = "Draining: no new calls are taken";
+    run::until_stopped(listener, routes, &lifecycle, signals, drain_timeout, stopping, clean_up).await?;
+    Ok(())
 }
 
 /// Serves metrics and the status page. Without them functions still run, so this is no reason not to start.
@@ -169,9 +150,9 @@ async fn pod_evaluator(config: PodConfig, telemetry: &Telemetry) -> anyhow::Resu
     Ok(PodEvaluator::start(client, Images::new(registries), settings, Some(observer)).await?)
 }
 
-fn exec_evaluator(config: ExecConfig, message_limit: usize) -> anyhow::Result<(Exec, Processes)> {
+fn exec_table(config: ExecConfig, message_limit: usize) -> anyhow::Result<(ExecTable, Processes)> {
     let ExecConfig { config, functions, concurrent, timeout, inherit_environment, hidden } = config;
-    let limits = Limits { concurrent, stdout: message_limit, stderr: STDERR_LIMIT.min(message_limit) };
+    let limits = Limits { concurrent, stderr: STDERR_LIMIT.min(message_limit) };
     let processes = match hidden.map(|hidden| (Confinement::hiding(&hidden), hidden)) {
         None => Processes::new(limits),
         Some((Ok(confinement), _)) => Processes::confined(limits, confinement),
@@ -182,9 +163,10 @@ fn exec_evaluator(config: ExecConfig, message_limit: usize) -> anyhow::Result<(E
     };
     let environment = match inherit_environment {
         true => Environment::Inherited,
-        false => exec::Settings::minimal_environment(),
+        false => ExecSettings::minimal_environment(),
     };
-    let settings = exec::Settings { config, functions, environment, timeout };
-    let exec = Exec::new(settings, processes.clone()).context("failed to initialize executable evaluator")?;
+    let settings = ExecSettings { config, functions, environment, timeout };
+    let exec =
+        ExecTable::new(settings, processes.clone()).context("failed to initialize executable evaluator")?;
     Ok((exec, processes))
 }

@@ -14,7 +14,7 @@ use support::{Called as _, Functions, PATIENCE, Server, children_of, evaluate, e
 async fn calls(
     server: &Server,
     count: usize,
-) -> Vec<tokio::task::JoinHandle<Result<loggia_evaluator::Answer, tonic::Status>>> {
+) -> Vec<tokio::task::JoinHandle<Result<loggia_grpc::Answer, tonic::Status>>> {
     let client = server.client();
     let calls = (0..count)
         .map(|_| {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use bytes::Bytes;
-use loggia_evaluator::wire::details::evaluation_error::Kind;
-use loggia_evaluator::{Client, wire};
+use loggia_grpc::wire::details::evaluation_error::Kind;
+use loggia_grpc::{Client, wire};
 use tonic::Code;
 
 mod support;

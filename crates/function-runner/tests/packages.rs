@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use loggia_render::service::wire::package_service_client::PackageServiceClient;
-use loggia_render::service::wire::render_event::Event;
-use loggia_render::service::wire::render_outcome::Disposition;
-use loggia_render::service::wire::{
+use loggia_packages::service::wire::package_service_client::PackageServiceClient;
+use loggia_packages::service::wire::render_event::Event;
+use loggia_packages::service::wire::render_outcome::Disposition;
+use loggia_packages::service::wire::{
     ApplyTaskRequest, Condition, Conditions, KptfilePatch, PackageConfig, PatchKptfileRequest,
     ReadinessGates, RenderEvent, RenderOutcome, RenderRequest, ReplaceResourcesRequest, Task,
 };

@@ -6,9 +6,12 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use loggia_function::Chain;
+use loggia_grpc::Remote;
 use loggia_krm::Files;
-use loggia_render::guard::Guard;
-use loggia_render::{Builtin, Grpc, Multi, Options, Quiet, Rendered, Renderer, Source};
+use loggia_render::{Options, Quiet, Rendered, Renderer, Source};
+use loggia_runtimes::Builtin;
+use loggia_runtimes::guard::Guard;
 
 mod support;
 
@@ -30,9 +33,9 @@ fn package(images: &[&str]) -> Source {
 }
 
 async fn render(address: &str, images: &[&str]) -> Rendered {
-    let mut runtime = Multi::default();
+    let mut runtime = Chain::default();
     runtime.push(Builtin::new(Guard::default()));
-    runtime.push(Grpc::new(address, Grpc::MESSAGE_LIMIT, Some(Duration::from_secs(20))).unwrap());
+    runtime.push(Remote::new(address, Remote::MESSAGE_LIMIT, Some(Duration::from_secs(20))).unwrap());
     let options = Options::default();
     let renderer = Renderer { options: &options, runtime: &runtime };
     renderer.render(&package(images), &mut Quiet).await.unwrap()
@@ -152,7 +155,7 @@ async fn garbage_on_the_wire_is_an_error_too() {
 #[tokio::test]
 async fn a_message_over_the_limit_says_which_flags_to_raise() {
     let server = Functions::new().serve(&[]);
-    let runtime = Grpc::new(&server.address(), 100, None).unwrap();
+    let runtime = Remote::new(&server.address(), 100, None).unwrap();
     let options = Options::default();
     let renderer = Renderer { options: &options, runtime: &runtime };
     let rendered = renderer.render(&package(&["example.com/any:v1"]), &mut Quiet).await.unwrap();

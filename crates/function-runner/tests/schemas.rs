@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use loggia_render::service::wire::RenderRequest;
-use loggia_render::service::wire::package_service_client::PackageServiceClient;
-use loggia_render::service::wire::render_event::Event;
+use loggia_packages::service::wire::RenderRequest;
+use loggia_packages::service::wire::package_service_client::PackageServiceClient;
+use loggia_packages::service::wire::render_event::Event;
 use tokio_stream::StreamExt as _;
 use tonic::Code;
 use tonic::transport::Endpoint;

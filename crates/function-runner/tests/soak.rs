@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use loggia_evaluator::Client;
+use loggia_grpc::Client;
 use tonic::Code;
 
 mod support;

@@ -4,8 +4,8 @@
 
 use std::process::{Command, Stdio};
 
-use loggia_evaluator::connection::Connection;
-use loggia_evaluator::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
+use loggia_grpc::connection::Connection;
+use loggia_grpc::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
 use serde_json::Value;
 use tonic::Code;
 

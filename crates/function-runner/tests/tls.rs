@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use loggia_evaluator::Client;
-use loggia_evaluator::connection::Connection;
-use loggia_evaluator::tls::ClientFiles;
+use loggia_grpc::Client;
+use loggia_grpc::connection::Connection;
+use loggia_grpc::tls::ClientFiles;
 use tonic::Code;
 
 mod support;

@@ -4,15 +4,15 @@
 
 use std::time::Instant;
 
-use loggia_evaluator::context::Context;
-use loggia_evaluator::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
+use loggia_function::Context;
+use loggia_grpc::wire::{EvaluateFunctionRequest, FunctionEvaluatorClient};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use tonic::transport::Endpoint;
 
 mod support;
 
-use support::receiver::{self, Collector, anywhere, nowhere, text};
+use support::receiver::{Collector, anywhere, nowhere, text};
 use support::{Called as _, Functions, Server, eventually};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -154,15 +154,14 @@ async fn a_collector_that_is_away_costs_nothing() {
 async fn id_and_trace_go_along_to_the_server_in_a_pod_and_its_time_comes_back() {
     let server =
         Server::start(&mut support::wrapper(&["--verbosity=3"], &["/bin/sh", "-c", "sleep 0.05; cat"]));
-    let context = Context::of(&http::HeaderMap::new());
+    let context = Context::read(|_| None);
     let id = context.id();
-    let notes = loggia_evaluator::context::Notes::default();
     let list = "kind: ResourceList\n";
     let client = server.client();
     let evaluation = client.evaluate("x", list.into(), None);
-    let answer = context.scope(notes.during(evaluation)).await.unwrap();
+    let answer = context.scope(evaluation).await.unwrap();
     assert_eq!(answer.resource_list, list);
     server.wait_for_line(&format!("call={id}"));
-    let ran = notes.read().ran.unwrap();
+    let ran = answer.ran.unwrap();
     assert!(ran.as_millis() >= 50 && ran.as_secs() < 10, "{ran:?}");
 }

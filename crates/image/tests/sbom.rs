@@ -15,7 +15,7 @@ fn a_program_lists_what_it_is_made_of() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = document["packages"].as_array().unwrap();
     let names: Vec<_> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
-    for name in ["wrapper-server", "loggia-evaluator", "tokio", "hyper"] {
+    for name in ["wrapper-server", "loggia-grpc", "tokio", "hyper"] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
     assert!(!names.contains(&"kube"), "what it does not use is not listed");

@@ -80,7 +80,7 @@ pub(crate) struct Runtimes {
     #[arg(long, value_delimiter = ',', default_value = "builtin,exec,grpc", help_heading = "Loggia")]
     pub(crate) runtimes: Vec<RuntimeName>,
     /// The largest message to and from a function-runner, in bytes.
-    #[arg(long, default_value_t = loggia_render::Grpc::MESSAGE_LIMIT, value_name = "BYTES", help_heading = "Loggia")]
+    #[arg(long, default_value_t = loggia_grpc::Remote::MESSAGE_LIMIT, value_name = "BYTES", help_heading = "Loggia")]
     pub(crate) max_message_size: usize,
     /// How long one function may run.
     #[arg(long, default_value = "5m", value_parser = duration, value_name = "DURATION", help_heading = "Loggia")]
@@ -116,7 +116,7 @@ pub(crate) struct Containers {
     #[arg(long, hide = true, default_value = "IfNotPresent", value_parser = pull_policy)]
     pub(crate) image_pull_policy: String,
     /// The registry of images without one.
-    #[arg(long, env = "KPT_IMAGE_PREFIX", default_value = loggia_render::DEFAULT_PREFIX)]
+    #[arg(long, env = "KPT_IMAGE_PREFIX", default_value = loggia_function::image::DEFAULT_PREFIX)]
     pub(crate) image_prefix: String,
     /// Not supported.
     #[arg(long, hide = true)]

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, Subcommand};
-use loggia_registry::{Images, Keychain, Metadata, Platform, Reference, Settings, Timeouts};
+use loggia_function::Image;
+use loggia_registry::{Images, Keychain, Metadata, Platform, Settings, Timeouts};
 
 use crate::cli::{Format, duration};
 use crate::failure::Failure;
@@ -85,8 +86,8 @@ impl Inspect {
             let targets = loggia_go::klog::Targets { own: &["loggia"], muted: &[] };
             loggia_go::klog::init(4, loggia_go::klog::Format::Text, targets);
         }
-        let image = loggia_registry::with_default_prefix(default_image_prefix, image);
-        let registry = image.parse::<Reference>().map(|reference| reference.registry().to_owned());
+        let image = Image::with_prefix(image, Some(default_image_prefix.as_str()));
+        let registry = image.reference().map(|reference| reference.registry().to_owned());
         let defaults = Settings::default();
         let settings = Settings {
             platform: platform.clone(),

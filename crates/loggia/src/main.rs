@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
-    if let Some(code) = loggia_render::guard::enter() {
+    if let Some(code) = loggia_runtimes::guard::enter() {
         return code;
     }
     let cli = match Cli::try_parse() {

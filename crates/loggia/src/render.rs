@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use loggia_function::image::check_prefix;
 use loggia_go::quote;
 use loggia_krm::kptfile::KptfileError;
-use loggia_render::{Options, Rendered, Renderer, Source, check_prefix};
+use loggia_render::{Options, Rendered, Renderer, Source};
 
 use crate::cli::{Containers, Format, Render};
 use crate::diff;

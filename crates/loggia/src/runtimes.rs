@@ -2,31 +2,35 @@
 
 use std::path::PathBuf;
 
-use loggia_render::guard::Guard;
-use loggia_render::{Builtin, ClientFiles, Exec, Grpc, Multi, SchemaFolders, TlsError};
+use loggia_function::Chain;
+use loggia_grpc::Remote;
+use loggia_grpc::connection::TlsError;
+use loggia_grpc::tls::ClientFiles;
+use loggia_runtimes::guard::Guard;
+use loggia_runtimes::{Builtin, ExecCommand, SchemaFolders};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{RuntimeName, Runtimes};
 use crate::failure::Failure;
 
 /// The runtimes in the order they are asked.
-pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Multi, Failure> {
-    let mut multi = Multi::default();
+pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Chain, Failure> {
+    let mut chain = Chain::default();
     for name in &flags.runtimes {
         match name {
             RuntimeName::Builtin => {
                 let guard = Guard::default().no_longer_than(flags.timeout);
-                multi.push(Builtin::new(guard).with_schemas(schemas(flags)?));
+                chain.push(Builtin::new(guard).with_schemas(schemas(flags)?));
             }
-            RuntimeName::Exec => multi.push(Exec::new(allow_exec, flags.timeout)),
+            RuntimeName::Exec => chain.push(ExecCommand::new(allow_exec, flags.timeout)),
             RuntimeName::Grpc => {
                 if let Some(address) = &flags.runner {
-                    multi.push(runner(address, flags)?);
+                    chain.push(runner(address, flags)?);
                 }
             }
         }
     }
-    Ok(multi)
+    Ok(chain)
 }
 
 fn schemas(flags: &Runtimes) -> Result<SchemaFolders, String> {
@@ -38,13 +42,13 @@ fn schemas(flags: &Runtimes) -> Result<SchemaFolders, String> {
     })
 }
 
-fn runner(address: &str, flags: &Runtimes) -> Result<Grpc, String> {
+fn runner(address: &str, flags: &Runtimes) -> Result<Remote, String> {
     let (limit, timeout) = (flags.max_message_size, Some(flags.timeout));
     let Some(ca) = flags.runner_ca.clone() else {
-        return Grpc::new(address, limit, timeout).map_err(|error| format!("--runner: {error}"));
+        return Remote::new(address, limit, timeout).map_err(|error| format!("--runner: {error}"));
     };
     let identity = flags.runner_cert.clone().zip(flags.runner_key.clone());
-    Grpc::over_tls(address, &ClientFiles { ca, identity }, limit, timeout).map_err(|error| match error {
+    Remote::over_tls(address, &ClientFiles { ca, identity }, limit, timeout).map_err(|error| match error {
         TlsError::Address(error) => format!("--runner: {error}"),
         TlsError::Files(error) => format!("--runner-ca, --runner-cert, --runner-key: {error}"),
     })

@@ -9,7 +9,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use loggia_render::guard::Guard;
+use loggia_function::{Budget, Call, Image, RunError, Runtime as _};
+use loggia_runtimes::Builtin;
+use loggia_runtimes::guard::Guard;
 use support::{CM, Package, Ran};
 
 /// More than any limit in these tests, by far.
@@ -68,14 +70,16 @@ fn guarded(image: &str, resource_list: String, memory: u64) -> String {
         .with_limits(memory, Duration::from_secs(20));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let begin = Instant::now();
-    let outcome = runtime.block_on(guard.run_text(image, resource_list.into()));
+    let call = Call::of_image(Image::new(image), resource_list.into(), Budget::UNBOUNDED);
+    let outcome = runtime.block_on(Builtin::new(guard).run(&call));
     assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     match outcome {
-        Ok(output) => {
-            assert_ne!(output.exit_code, 0, "{output:?}");
-            String::from_utf8_lossy(&output.stdout).into_owned() + &output.stderr
+        Ok(outcome) => {
+            assert!(!outcome.exit.success(), "{outcome:?}");
+            String::from_utf8_lossy(&outcome.output.to_bytes()).into_owned() + &outcome.stderr.text()
         }
-        Err(message) => message,
+        Err(RunError::Guarded(guarded)) => guarded.to_string(),
+        Err(error) => panic!("{error:?}"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a pod does not come up, in words for the caller who waits for it.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
-use loggia_evaluator::causes;
+use loggia_go::chain as causes;
 
 use crate::cluster;
 use crate::names::CONTAINER;

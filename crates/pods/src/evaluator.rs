@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Endpoints;
 use kube::Api;
-use loggia_evaluator::tls::ClientTls;
-use loggia_evaluator::{Answer, Call, CallError, Error, Evaluation, Evaluator, context};
-use loggia_registry::{Images, Reference, with_default_prefix};
+use loggia_function::{Call, FunctionRef, Knows, Outcome, RunError, Running, Runtime};
+use loggia_grpc::tls::ClientTls;
+use loggia_grpc::{CallError, answered, status};
+use loggia_registry::Images;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Status};
@@ -45,7 +46,6 @@ const MOST_TRIES: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct PodEvaluator {
     pool: Pool,
-    image_prefix: Option<Arc<str>>,
     warm: watch::Receiver<bool>,
 }
 
@@ -58,7 +58,7 @@ pub enum StartError {
     #[error("failed to generate a base pod template: {0}")]
     Template(String),
     #[error("--pod-tls-ca, --pod-tls-cert, --pod-tls-key: {0}")]
-    Tls(#[from] loggia_evaluator::tls::Error),
+    Tls(#[from] loggia_grpc::tls::Error),
 }
 
 // === impl PodEvaluator ===
@@ -163,14 +163,7 @@ impl PodEvaluator {
                 _ = ended => debug!("The pool has ended"),
             }
         });
-        Ok(Self { pool, image_prefix: None, warm })
-    }
-
-    /// Puts this before the names of images that have no slash.
-    #[must_use]
-    pub fn with_image_prefix(mut self, prefix: Option<String>) -> Self {
-        self.image_prefix = prefix.map(Into::into);
-        self
+        Ok(Self { pool, warm })
     }
 
     /// Returns once the functions that are to be warm are, as far as they can be.
@@ -186,16 +179,10 @@ impl PodEvaluator {
         timeout(SNAPSHOT_TIME, self.pool.snapshot()).await.ok().flatten()
     }
 
-    async fn run(&self, call: &Call) -> Result<Answer, Error> {
-        let requested = match &self.image_prefix {
-            Some(prefix) => with_default_prefix(prefix, &call.image),
-            None => call.image.as_str().into(),
-        };
-        let reference: Reference = requested.parse().map_err(|error: loggia_registry::ParseError| {
-            Error::InvalidImage { image: call.image.clone(), reason: error.to_string() }
-        })?;
-        let (image, requested): (_, Arc<str>) =
-            (Image::new(reference.to_string()), requested.as_ref().into());
+    async fn evaluate(&self, call: &Call) -> Result<Outcome, RunError> {
+        let function = call.function.image().ok_or_else(RunError::not_found)?;
+        function.reference().map_err(RunError::InvalidImage)?;
+        let (image, requested): (_, Arc<str>) = (Image::new(function.full_name()), function.name().into());
         let begin = Instant::now();
         let mut broke = false;
         let mut tries = 0;
@@ -203,24 +190,25 @@ impl PodEvaluator {
             tries += 1;
             let permit = self.permit(call, &image, &requested).await?;
             let waited = begin.elapsed();
-            context::note(|noted| {
-                noted.queued = Some(waited);
-                noted.pod = Some(Arc::clone(&permit.pod));
+            call.record.note(|recorded| {
+                recorded.queued = Some(waited);
+                recorded.pod = Some(Arc::clone(&permit.pod));
             });
-            let left = call.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left =
+                call.budget.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let sent = Instant::now();
             let outcome = tokio::select! {
-                outcome = permit.client.call(&call.image, call.resource_list.clone(), left) => outcome,
+                outcome = permit.client.call(function.written(), call.input.to_bytes(), left) => outcome,
                 () = permit.abandoned() => {
                     Err(CallError::Broken(Status::unavailable("the pod does not answer any more")))
                 }
             };
-            context::note(|noted| noted.called = Some(sent.elapsed()));
+            call.record.note(|recorded| recorded.called = Some(sent.elapsed()));
             let pod = &permit.pod;
             let status = match outcome {
                 Ok(answer) => {
-                    debug!(pod = %pod, ?waited, took = ?begin.elapsed(), "evaluating {} in pod", call.image);
-                    return Ok(answer);
+                    debug!(pod = %pod, ?waited, took = ?begin.elapsed(), "evaluating {function} in pod");
+                    return Ok(answered(call, answer));
                 }
                 Err(CallError::NotSent(_)) if tries < MOST_TRIES => {
                     permit.broken();
@@ -244,33 +232,25 @@ impl PodEvaluator {
             if status.code() == Code::Unavailable {
                 permit.broken();
             }
-            return Err(Error::InPod {
-                image: call.image.clone(),
-                pod: permit.pod.to_string(),
-                status: Box::new(status),
-            });
+            return status::read(&status, Some(&permit.pod));
         }
     }
 
-    async fn permit(&self, call: &Call, image: &Image, requested: &Arc<str>) -> Result<Permit, Error> {
+    async fn permit(&self, call: &Call, image: &Image, requested: &Arc<str>) -> Result<Permit, RunError> {
         let permit = self.pool.permit(image.clone(), Arc::clone(requested));
-        let answer = match call.deadline {
-            Some(deadline) => timeout_at(deadline, permit)
-                .await
-                .map_err(|_| Error::TimedOut { image: call.image.clone() })?,
+        let answer = match call.budget.deadline {
+            Some(deadline) => timeout_at(deadline, permit).await.map_err(|_| RunError::TimedOut)?,
             None => permit.await,
         };
         answer.map_err(|error| match error {
-            PoolError::Closed => Error::Unavailable("the pool of function pods has ended; try again"),
-            PoolError::Refused(Refusal::QueueFull { waiting }) => Error::NoInstance {
-                image: call.image.clone(),
+            PoolError::Closed => RunError::Unavailable("the pool of function pods has ended; try again"),
+            PoolError::Refused(Refusal::QueueFull { waiting }) => RunError::NoInstance {
                 reason: format!("{waiting} calls wait for it already, and no more may (--max-queue-length)"),
-                code: Code::ResourceExhausted,
+                code: loggia_function::Code::ResourceExhausted,
             },
-            PoolError::Refused(Refusal::NoInstance(failure)) => Error::NoInstance {
-                image: call.image.clone(),
+            PoolError::Refused(Refusal::NoInstance(failure)) => RunError::NoInstance {
                 reason: failure.text.clone(),
-                code: failure.code,
+                code: loggia_function::Code::from_number(failure.code as i32),
             },
         })
     }
@@ -306,12 +286,20 @@ impl Listener {
     }
 }
 
-impl Evaluator for PodEvaluator {
+impl Runtime for PodEvaluator {
     fn name(&self) -> &'static str {
         "pod"
     }
 
-    fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a> {
-        Box::pin(self.run(call))
+    /// Whether an image exists shows only when its registry is asked.
+    fn knows(&self, function: &FunctionRef) -> Knows {
+        match function {
+            FunctionRef::Image(_) => Knows::AskToRun,
+            FunctionRef::Command(_) => Knows::No,
+        }
+    }
+
+    fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
+        Box::pin(self.evaluate(call))
     }
 }

@@ -8,9 +8,10 @@ use std::task::{Context, Poll};
 
 use http::{Method, Request, Response};
 use kube::client::Body;
-use loggia_evaluator::server::{Routes, serve};
-use loggia_evaluator::tls::{ServerFiles, ServerTls};
-use loggia_evaluator::{Answer, Call, Evaluation, Evaluator, Lifecycle};
+use loggia_function::{Call, FunctionRef, Knows, Outcome, Running, Runtime};
+use loggia_grpc::server::{Routes, serve};
+use loggia_grpc::tls::{ServerFiles, ServerTls};
+use loggia_grpc::{Evaluations, Lifecycle};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -102,7 +103,7 @@ impl PodServer {
         let listener = TcpListener::bind((address, PORT)).await.unwrap();
         let lifecycle = Lifecycle::default();
         let tls = files.map(|files| ServerTls::new(files).unwrap());
-        let routes = Routes::new(Arc::new(Echo), &lifecycle, 1 << 20).over_tls(tls);
+        let routes = Routes::new(Evaluations::of(Arc::new(Echo)), &lifecycle, 1 << 20).over_tls(tls);
         lifecycle.serve();
         Self { address: address.to_owned(), running: tokio::spawn(serve(listener, routes)) }
     }
@@ -114,12 +115,16 @@ impl Drop for PodServer {
     }
 }
 
-impl Evaluator for Echo {
+impl Runtime for Echo {
     fn name(&self) -> &'static str {
         "echo"
     }
 
-    fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a> {
-        Box::pin(async { Ok(Answer { resource_list: call.resource_list.clone(), ..Answer::default() }) })
+    fn knows(&self, _: &FunctionRef) -> Knows {
+        Knows::Yes
+    }
+
+    fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
+        Box::pin(async { Ok(Outcome { output: call.input.clone(), ..Outcome::default() }) })
     }
 }

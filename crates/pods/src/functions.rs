@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loggia_registry::{Reference, with_default_prefix};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -111,9 +110,9 @@ pub(crate) fn default_limits(settings: &Settings) -> Limits {
 
 /// The function that a name stands for.
 pub(crate) fn image_of(name: &str, prefix: Option<&str>) -> Option<Image> {
-    let name = prefix.map_or(name.into(), |prefix| with_default_prefix(prefix, name));
-    let reference: Reference = name.parse().ok()?;
-    Some(Image::new(reference.to_string()))
+    let image = loggia_function::Image::with_prefix(name, prefix);
+    image.reference().ok()?;
+    Some(Image::new(image.full_name()))
 }
 
 /// What changes when a file does, also by way of a link, as Kubernetes mounts them.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use loggia_evaluator::connection;
+use loggia_grpc::connection;
 use rustls::{CertificateError, Error as TlsError};
 use tonic::Status;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use loggia_evaluator::tls::ClientFiles;
+use loggia_grpc::tls::ClientFiles;
 
 pub use crate::template::PodSecurity;
 

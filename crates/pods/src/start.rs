@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::api::core::v1::{Pod, Service};
-use loggia_evaluator::Client;
-use loggia_evaluator::connection::Connection;
-use loggia_evaluator::tls::ClientTls;
+use loggia_grpc::Client;
+use loggia_grpc::connection::Connection;
+use loggia_grpc::tls::ClientTls;
 use loggia_registry::{Images, Metadata};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -110,13 +110,14 @@ impl Starter {
     pub(crate) async fn start(&self, job: Job) -> Result<Client, Failure> {
         let Job { image, requested, .. } = &job;
         let mut progress = Progress::new(Arc::clone(&self.observer));
-        let metadata = self.images.metadata(requested).await.map_err(|error| Failure {
-            kind: if error.may_pass() { FailureKind::Passing } else { FailureKind::Lasting },
-            text: format!("unable to get the entrypoint for {requested}: {error}"),
-            code: Code::Unknown,
-        })?;
+        let metadata =
+            self.images.metadata(&loggia_function::Image::new(requested)).await.map_err(|error| Failure {
+                kind: if error.may_pass() { FailureKind::Passing } else { FailureKind::Lasting },
+                text: format!("unable to get the entrypoint for {requested}: {error}"),
+                code: Code::Unknown,
+            })?;
         progress.reached(Phase::Metadata);
-        if self.images.needs_pull_secret(requested) {
+        if self.images.needs_pull_secret(&loggia_function::Image::new(requested)) {
             let secret = self.images.read_pull_secret().map_err(|error| lasting(error.to_string()))?;
             if let Some(secret) = secret {
                 self.secrets.ensure(&secret).await.map_err(failed)?;
@@ -166,7 +167,7 @@ impl Starter {
     /// What the pods of a function have in common now.
     pub(crate) fn blueprint(&self, template: &Template, image: &Image, requested: &str) -> Blueprint {
         let resources = self.functions.borrow().resources.get(image).cloned().unwrap_or_default();
-        let private = self.images.needs_pull_secret(requested);
+        let private = self.images.needs_pull_secret(&loggia_function::Image::new(requested));
         Blueprint {
             template: template.clone(),
             namespace: self.settings.namespace.clone(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate, Service};
 use kube::api::DynamicObject;
 use kube::{Api, Resource};
-use loggia_evaluator::causes;
+use loggia_go::chain as causes;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;

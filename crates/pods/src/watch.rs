@@ -8,7 +8,7 @@ use futures_util::TryStreamExt as _;
 use kube::core::Status;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
-use loggia_evaluator::causes;
+use loggia_go::chain as causes;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use crate::{Captured, Command, Environment, Error, Finished, Limits, orphans};
+use crate::{Captured, Command, Environment, Error, Finished, orphans};
 
 /// How long a pipe may stay open after the leader's exit: until the rest of its group has written what
 /// it had to, or until what left the group is given up.
@@ -41,7 +41,7 @@ pub(crate) struct Child {
 #[derive(Debug)]
 pub(crate) struct Conversation {
     input: Bytes,
-    limits: Limits,
+    stdout_limit: usize,
     stdout: Vec<u8>,
     stderr: Captured,
 }
@@ -185,20 +185,20 @@ impl Child {
     /// at their other ends while it runs: it is woken less, and so are we.
     pub(crate) async fn converse(&mut self, conversation: &mut Conversation) -> Result<(), Broken> {
         let Self { leader, stdin, stdout, stderr } = self;
-        let Conversation { input, limits, stdout: out, stderr: err } = conversation;
+        let Conversation { input, stdout_limit, stdout: out, stderr: err } = conversation;
+        let limit = *stdout_limit;
         let unsent = send(stdin.take(), input).map_err(Broken::Pipes)?;
         if unsent.is_none()
             && let Ok(exited) = timeout(MOMENTS, leader.exited()).await
         {
             exited.map_err(Broken::Pipes)?;
-            let (heard, overheard) = (gather(stdout, out, limits.stdout)?, drain(stderr, err)?);
+            let (heard, overheard) = (gather(stdout, out, limit)?, drain(stderr, err)?);
             if heard && overheard {
                 return Ok(());
             }
         }
         let pipes = async {
-            tokio::try_join!(feed(unsent), listen(stdout, out, limits.stdout), overhear(stderr, err))
-                .map(drop)
+            tokio::try_join!(feed(unsent), listen(stdout, out, limit), overhear(stderr, err)).map(drop)
         };
         leader.outlasted_by(pipes).await
     }
@@ -314,11 +314,11 @@ fn receiver(pipe: &OwnedFd) -> Result<pipe::Receiver, Broken> {
 // === impl Conversation ===
 
 impl Conversation {
-    pub(crate) fn new(input: Bytes, limits: Limits) -> Self {
+    pub(crate) fn new(input: Bytes, stdout_limit: usize, stderr_limit: usize) -> Self {
         // Most functions give back about what they got.
-        let expected = (input.len() + input.len() / 8 + 4096).min(limits.stdout.saturating_add(1));
+        let expected = (input.len() + input.len() / 8 + 4096).min(stdout_limit.saturating_add(1));
         let stdout = Vec::with_capacity(expected);
-        Self { input, limits, stdout, stderr: Captured::new(limits.stderr) }
+        Self { input, stdout_limit, stdout, stderr: Captured::new(stderr_limit) }
     }
 
     pub(crate) fn finish(self, status: ExitStatus) -> Finished {
@@ -332,7 +332,7 @@ impl Broken {
     pub(crate) fn explain(self, conversation: Conversation) -> Error {
         match self {
             Self::TooMuchOutput => {
-                Error::TooMuchOutput { limit: conversation.limits.stdout, stderr: conversation.stderr }
+                Error::TooMuchOutput { limit: conversation.stdout_limit, stderr: conversation.stderr }
             }
             Self::Pipes(error) => Error::Pipes(error),
         }

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
+mod call;
 mod capture;
 mod child;
 #[cfg(feature = "confine")]
@@ -28,7 +29,6 @@ mod orphans;
 mod tests;
 
 pub use capture::Captured;
-pub use capture::cut_middle;
 use child::{Broken, Child, Conversation};
 #[cfg(feature = "confine")]
 pub use confine::Confinement;
@@ -68,10 +68,17 @@ pub struct Slot {
 pub struct Limits {
     /// Children at the same time; more wait for a slot in the order they came.
     pub concurrent: usize,
-    /// Bytes of standard output; a child that writes more is killed.
-    pub stdout: usize,
     /// Bytes of standard error that are kept, half from the beginning and half from the end.
     pub stderr: usize,
+}
+
+/// What bounds one child.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// When the caller stops waiting.
+    pub deadline: Option<Instant>,
+    /// Bytes of standard output; a child that writes more is killed.
+    pub stdout: usize,
 }
 
 /// What to run.
@@ -144,13 +151,8 @@ impl Processes {
     }
 
     /// Waits for a slot, runs a command in it on some input and waits for its end; see [`Slot::run`].
-    pub async fn run(
-        &self,
-        command: &Command,
-        input: Bytes,
-        deadline: Option<Instant>,
-    ) -> Result<Finished, Error> {
-        self.slot(deadline).await?.run(command, input, deadline).await
+    pub async fn run(&self, command: &Command, input: Bytes, bounds: Bounds) -> Result<Finished, Error> {
+        self.slot(bounds.deadline).await?.run(command, input, bounds).await
     }
 
     /// Ends every child and starts no more; returns when none is left.
@@ -178,21 +180,16 @@ impl Slot {
     ///
     /// Dropping the future ends what it started. At the deadline the answer comes at once, and the group
     /// is gone soon after; until then it keeps the slot.
-    pub async fn run(
-        self,
-        command: &Command,
-        input: Bytes,
-        deadline: Option<Instant>,
-    ) -> Result<Finished, Error> {
+    pub async fn run(self, command: &Command, input: Bytes, bounds: Bounds) -> Result<Finished, Error> {
         let Self { shared, permit, waited: _ } = self;
         let child = shared.start(command).await?;
         let occupied = (permit, shared.alive.subscribe());
         let mut running = Running { child: Some(child), occupied: Some(occupied) };
-        let mut conversation = Conversation::new(input, shared.limits);
+        let mut conversation = Conversation::new(input, bounds.stdout, shared.limits.stderr);
         let ended = tokio::select! {
             ended = running.converse(&mut conversation) => ended,
             () = told_to_stop(shared.stop.subscribe()) => return Err(Error::Stopped),
-            () = passed(deadline) => return Err(Error::DeadlineExceeded),
+            () = passed(bounds.deadline) => return Err(Error::DeadlineExceeded),
         };
         match ended {
             Ok(()) => {

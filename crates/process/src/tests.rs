@@ -8,7 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-const LIMITS: Limits = Limits { concurrent: 4, stdout: 1 << 20, stderr: 64 * 1024 };
+const OUTPUT: usize = 1 << 20;
+const LIMITS: Limits = Limits { concurrent: 4, stderr: 64 * 1024 };
+
+fn until(deadline: Option<tokio::time::Instant>) -> Bounds {
+    Bounds { deadline, stdout: OUTPUT }
+}
 
 fn shell(script: &str) -> Command {
     Command {
@@ -19,7 +24,7 @@ fn shell(script: &str) -> Command {
 }
 
 async fn run(script: &str, input: &[u8]) -> Result<Finished, Error> {
-    Processes::new(LIMITS).run(&shell(script), Bytes::copy_from_slice(input), None).await
+    Processes::new(LIMITS).run(&shell(script), Bytes::copy_from_slice(input), until(None)).await
 }
 
 fn after(span: Duration) -> Option<tokio::time::Instant> {
@@ -110,7 +115,7 @@ async fn the_child_sees_only_the_variables_it_was_given() {
 async fn a_flood_on_standard_output_ends_the_child() {
     let begin = Instant::now();
     match run("cat /dev/zero", b"").await {
-        Err(Error::TooMuchOutput { limit, .. }) => assert_eq!(limit, LIMITS.stdout),
+        Err(Error::TooMuchOutput { limit, .. }) => assert_eq!(limit, OUTPUT),
         other => panic!("{other:?}"),
     }
     assert!(begin.elapsed() < Duration::from_secs(2));
@@ -119,7 +124,7 @@ async fn a_flood_on_standard_output_ends_the_child() {
 #[tokio::test]
 async fn output_of_exactly_the_limit_is_taken() {
     let finished = run("head -c 1048576 /dev/zero", b"").await.unwrap();
-    assert_eq!(finished.stdout.len(), LIMITS.stdout);
+    assert_eq!(finished.stdout.len(), OUTPUT);
     assert!(matches!(run("head -c 1048577 /dev/zero", b"").await, Err(Error::TooMuchOutput { .. })));
 }
 
@@ -141,7 +146,7 @@ async fn at_the_deadline_the_answer_comes_at_once_and_the_group_goes() {
     let script =
         format!("(trap '' TERM; echo $$ >{path}.tmp; mv {path}.tmp {path}; sleep 60) & trap '' TERM; wait");
     let begin = Instant::now();
-    let answer = processes.run(&shell(&script), Bytes::new(), after(Duration::from_millis(200))).await;
+    let answer = processes.run(&shell(&script), Bytes::new(), until(after(Duration::from_millis(200)))).await;
     let took = begin.elapsed();
     assert!(matches!(answer, Err(Error::DeadlineExceeded)), "{answer:?}");
     assert!(took >= Duration::from_millis(190) && took < Duration::from_millis(300), "{took:?}");
@@ -157,7 +162,7 @@ async fn a_caller_that_goes_away_takes_the_group_with_it() {
     let script = format!("sleep 60 & echo $! >{path}.tmp; mv {path}.tmp {path}; wait");
     let command = shell(&script);
     let pid = tokio::select! {
-        answer = processes.run(&command, Bytes::new(), None) => panic!("{answer:?}"),
+        answer = processes.run(&command, Bytes::new(), until(None)) => panic!("{answer:?}"),
         pid = noted(&path) => pid,
     };
     assert!(gone_after(pid).await < Duration::from_secs(1));
@@ -167,8 +172,9 @@ async fn a_caller_that_goes_away_takes_the_group_with_it() {
 async fn a_function_may_clean_up_when_told_to_end() {
     let (_folder, path) = note();
     let script = format!("trap 'echo 1 >{path}; exit' TERM; while :; do sleep 0.01; done");
-    let answer =
-        Processes::new(LIMITS).run(&shell(&script), Bytes::new(), after(Duration::from_millis(100))).await;
+    let answer = Processes::new(LIMITS)
+        .run(&shell(&script), Bytes::new(), until(after(Duration::from_millis(100))))
+        .await;
     assert!(matches!(answer, Err(Error::DeadlineExceeded)));
     assert_eq!(noted(&path).await, 1);
 }
@@ -203,7 +209,7 @@ async fn a_program_that_cannot_start_is_told_with_its_path() {
     let processes = Processes::new(LIMITS);
     let start = async |program: &str| {
         let command = Command { program: program.into(), ..shell("") };
-        processes.run(&command, Bytes::new(), None).await.unwrap_err().to_string()
+        processes.run(&command, Bytes::new(), until(None)).await.unwrap_err().to_string()
     };
     assert_eq!(start("/no/such").await, "fork/exec /no/such: no such file or directory");
     assert_eq!(start("/etc/passwd").await, "fork/exec /etc/passwd: permission denied");
@@ -217,13 +223,13 @@ async fn a_program_that_cannot_start_is_told_with_its_path() {
 async fn more_calls_than_slots_wait_their_turn_or_their_deadline() {
     let processes = Processes::new(Limits { concurrent: 1, ..LIMITS });
     let slow = shell("sleep 0.3");
-    let first = processes.run(&slow, Bytes::new(), None);
+    let first = processes.run(&slow, Bytes::new(), until(None));
     let second = async {
         let begin = Instant::now();
-        let answer = processes.run(&slow, Bytes::new(), after(Duration::from_millis(100))).await;
+        let answer = processes.run(&slow, Bytes::new(), until(after(Duration::from_millis(100)))).await;
         (answer, begin.elapsed())
     };
-    let third = processes.run(&slow, Bytes::new(), None);
+    let third = processes.run(&slow, Bytes::new(), until(None));
     let begin = Instant::now();
     let (first, (second, waited), third) = tokio::join!(first, second, third);
     assert!(first.is_ok() && third.is_ok());
@@ -237,7 +243,10 @@ async fn stopping_ends_those_that_run_and_those_that_wait() {
     let processes = Processes::new(Limits { concurrent: 1, ..LIMITS });
     let hanging = shell("sleep 60");
     let calls = async {
-        tokio::join!(processes.run(&hanging, Bytes::new(), None), processes.run(&hanging, Bytes::new(), None))
+        tokio::join!(
+            processes.run(&hanging, Bytes::new(), until(None)),
+            processes.run(&hanging, Bytes::new(), until(None))
+        )
     };
     let stop = async {
         while processes.running() == 0 {
@@ -247,7 +256,7 @@ async fn stopping_ends_those_that_run_and_those_that_wait() {
     };
     let ((first, second), ()) = tokio::join!(calls, stop);
     assert!(matches!((first, second), (Err(Error::Stopped), Err(Error::Stopped))));
-    assert!(matches!(processes.run(&hanging, Bytes::new(), None).await, Err(Error::Stopped)));
+    assert!(matches!(processes.run(&hanging, Bytes::new(), until(None)).await, Err(Error::Stopped)));
 }
 
 #[cfg(feature = "confine")]
@@ -267,7 +276,7 @@ async fn a_confined_child_cannot_read_what_is_hidden() {
     };
     let processes = Processes::confined(LIMITS, confinement);
     let script = format!("cd {}; cat beside secrets/token", folder.path().display());
-    let finished = processes.run(&shell(&script), Bytes::new(), None).await.unwrap();
+    let finished = processes.run(&shell(&script), Bytes::new(), until(None)).await.unwrap();
     assert_eq!(&finished.stdout[..], b"seen");
     assert!(finished.stderr.text().contains("Permission denied"), "{}", finished.stderr.text());
     assert_eq!(fs::read_to_string(token).unwrap(), "canary", "this process itself is not confined");

@@ -12,9 +12,9 @@ use tracing::{debug, warn};
 use crate::client::Client;
 use crate::error::Step;
 use crate::manifest::{self, Config, Descriptor, Invalid, Manifest};
-use crate::reference::is_sha256;
 use crate::request::{Fetch, RegistryRequest, RegistryResponse};
 use crate::{Error, Kind, Metadata, Platform, Reference, Settings};
+use loggia_function::image::is_sha256;
 
 /// The limit that registries have for manifests.
 const MAX_MANIFEST: usize = 4 << 20;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use loggia_process::{self as process, Command, Environment, Limits, Processes};
+use loggia_process::{self as process, Bounds, Command, Environment, Limits, Processes};
 use serde::Deserialize;
 use tokio::time::Instant;
 use tracing::debug;
@@ -20,7 +20,10 @@ use crate::secret::Secret;
 /// text (docker-credential-helpers: `credentials/error.go`).
 const NOT_FOUND: [&str; 2] = ["credentials not found in native keychain", "credentials not found"];
 
-const LIMITS: Limits = Limits { concurrent: 4, stdout: 64 << 10, stderr: 4 << 10 };
+const LIMITS: Limits = Limits { concurrent: 4, stderr: 4 << 10 };
+
+/// The most that a helper may write.
+const OUTPUT_LIMIT: usize = 64 << 10;
 
 /// Runs helpers.
 #[derive(Debug)]
@@ -58,7 +61,8 @@ impl Helpers {
             environment: Environment::Inherited,
         };
         let deadline = Instant::now() + self.timeout;
-        let finished = self.processes.run(&command, Bytes::from(server.to_owned()), Some(deadline)).await;
+        let bounds = Bounds { deadline: Some(deadline), stdout: OUTPUT_LIMIT };
+        let finished = self.processes.run(&command, Bytes::from(server.to_owned()), bounds).await;
         let finished = finished.map_err(|error| match error {
             process::Error::DeadlineExceeded => format!("`{program}` gave no answer in {:?}", self.timeout),
             process::Error::NotStarted { .. } => format!("`{program}` cannot be started: {error}"),

@@ -12,6 +12,7 @@ use crate::docker_config::DockerConfig;
 use crate::error::Step;
 use crate::fetch::Fetcher;
 use crate::{Error, Found, Kind, Metadata, PullSecret, Reference, Settings};
+use loggia_function::Image;
 
 /// How often [`Images::follow_changes`] looks at the credentials file and the certificates. Fetches do not depend
 /// on it: each reads them as they are then.
@@ -45,8 +46,8 @@ impl Images {
     /// The metadata of an image. The first caller starts a fetch, which runs on if the caller goes away; others
     /// wait for the same fetch. A failure is cached for a moment. A tag that is older than [`Settings::ttl`] is
     /// returned once more and checked in the background.
-    pub async fn metadata(&self, image: &str) -> Result<Arc<Metadata>, Error> {
-        let lookup = self.shared.cache.look_up(image, Instant::now());
+    pub async fn metadata(&self, image: &Image) -> Result<Arc<Metadata>, Error> {
+        let lookup = self.shared.cache.look_up(image.name(), Instant::now());
         if let Some(observer) = &self.shared.settings.observer {
             observer.looked_up(match &lookup {
                 Lookup::Known(_) | Lookup::Failed(_) | Lookup::Stale(_) => Found::Known,
@@ -58,13 +59,13 @@ impl Images {
             Lookup::Known(metadata) => return Ok(metadata),
             Lookup::Failed(error) => return Err(error),
             Lookup::Stale(metadata) => {
-                let (images, image, known) = (self.clone(), image.to_owned(), Arc::clone(&metadata));
+                let (images, image, known) = (self.clone(), image.clone(), Arc::clone(&metadata));
                 tokio::spawn(async move { images.revalidate(&image, &known).await });
                 return Ok(metadata);
             }
             Lookup::Wait(outcome) => outcome,
             Lookup::Fetch(claim, outcome) => {
-                let (images, image) = (self.clone(), image.to_owned());
+                let (images, image) = (self.clone(), image.clone());
                 tokio::spawn(async move {
                     let fetched = images.fetch(&image).await;
                     claim.settle(fetched, Instant::now());
@@ -74,27 +75,28 @@ impl Images {
         };
         let settled = outcome.wait_for(Option::is_some).await;
         settled.ok().and_then(|outcome| outcome.clone()).unwrap_or_else(|| {
-            let observed = format!("image `{image}`: the fetch of its metadata ended without an answer");
-            Err(Error::new(Kind::RegistryFailed, image, None, observed, "see the log of this program"))
+            let observed =
+                format!("image `{}`: the fetch of its metadata ended without an answer", image.name());
+            Err(Error::new(Kind::RegistryFailed, image.name(), None, observed, "see the log of this program"))
         })
     }
 
     /// The cached metadata of an image; never sends a request.
-    pub fn known(&self, image: &str) -> Option<Arc<Metadata>> {
-        self.shared.cache.known(image)
+    pub fn known(&self, image: &Image) -> Option<Arc<Metadata>> {
+        self.shared.cache.known(image.name())
     }
 
     /// Fetches the image even if it is cached: for callers that saw that a tag has moved.
-    pub async fn refresh(&self, image: &str) -> Result<Arc<Metadata>, Error> {
+    pub async fn refresh(&self, image: &Image) -> Result<Arc<Metadata>, Error> {
         let metadata = self.fetch(image).await?;
-        self.shared.cache.replace(image, &metadata, Instant::now());
+        self.shared.cache.replace(image.name(), &metadata, Instant::now());
         Ok(metadata)
     }
 
     /// Whether a pod with this image needs the pull secret: there is a credentials file, and the image is not
     /// under [`Settings::public_prefixes`].
-    pub fn needs_pull_secret(&self, image: &str) -> bool {
-        self.shared.settings.auth_file.is_some() && !self.shared.settings.is_public(image)
+    pub fn needs_pull_secret(&self, image: &Image) -> bool {
+        self.shared.settings.auth_file.is_some() && !self.shared.settings.is_public(image.name())
     }
 
     /// The credentials file, now and after each change. It is none without a file and until the file is valid;
@@ -159,21 +161,21 @@ impl Images {
         }
     }
 
-    async fn fetch(&self, image: &str) -> Outcome {
+    async fn fetch(&self, image: &Image) -> Outcome {
         let reference = parse(image)?;
         let begin = Instant::now();
-        let metadata = self.shared.fetcher.fetch(image, &reference).await?;
-        info!("getting image metadata for {image} took {:?}", begin.elapsed());
+        let metadata = self.shared.fetcher.fetch(image.name(), reference).await?;
+        info!("getting image metadata for {} took {:?}", image.name(), begin.elapsed());
         Ok(Arc::new(metadata))
     }
 
     /// Checks whether a tag has moved, and fetches the image if it has.
-    async fn revalidate(&self, image: &str, known: &Metadata) {
-        match self.shared.fetcher.digest(image, &known.reference).await {
-            Ok(Some(digest)) if known.is(&digest) => debug!(image, "The tag stands for what it did"),
+    async fn revalidate(&self, image: &Image, known: &Metadata) {
+        match self.shared.fetcher.digest(image.name(), &known.reference).await {
+            Ok(Some(digest)) if known.is(&digest) => debug!(image = image.name(), "The tag has not moved"),
             Ok(_) => match self.refresh(image).await {
                 Ok(new) if new.digest != known.digest => {
-                    info!(image, from = known.digest, to = new.digest, "The tag has moved");
+                    info!(image = image.name(), from = known.digest, to = new.digest, "The tag has moved");
                 }
                 Ok(_) => {}
                 Err(error) => warn!("{error}; what was known of it stays"),
@@ -183,10 +185,10 @@ impl Images {
     }
 }
 
-fn parse(image: &str) -> Result<Reference, Error> {
-    image.parse().map_err(|error: crate::ParseError| {
-        Error::new(Kind::InvalidReference, image, None, error.to_string(), "")
-    })
+fn parse(image: &Image) -> Result<&Reference, Error> {
+    image
+        .reference()
+        .map_err(|error| Error::new(Kind::InvalidReference, image.name(), None, error.to_string(), ""))
 }
 
 // === impl Settings ===

@@ -18,7 +18,6 @@ mod metadata;
 mod observe;
 mod platform;
 mod pull_secret;
-mod reference;
 mod request;
 mod request_error;
 mod retry;
@@ -31,9 +30,9 @@ mod transport;
 
 pub use error::{Error, Kind, Step};
 pub use images::Images;
+pub use loggia_function::image::{ParseError, Reference};
 pub use metadata::Metadata;
 pub use observe::{Found, Observer};
 pub use platform::{InvalidPlatform, Platform};
 pub use pull_secret::PullSecret;
-pub use reference::{ParseError, Reference, with_default_prefix};
 pub use settings::{Keychain, Retries, Settings, Timeouts};

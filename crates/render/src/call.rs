@@ -3,19 +3,21 @@
 use std::path::Path;
 use std::time::Instant;
 
+use loggia_function::{Budget, Call, FunctionRef, Guarded, Outcome, Payload, Record, RunError, Runtime};
 use loggia_go::quote;
 use loggia_krm::package::KPTFILE;
-use loggia_krm::{FunctionResult, Resource, ResourceList, ResultItem, Results, Severity, set_default_paths};
+use loggia_krm::{
+    FunctionResult, Resource, ResourceList, ResultItem, Results, Severity, StreamOptions, set_default_paths,
+};
 use loggia_yaml::Node;
 
 use crate::location::{self, Inputs};
 use crate::progress::{Ending, Progress};
-use crate::runtime::{Call, FunctionRef, FunctionRuntime, Outcome};
 
 /// A function with all that its calls have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
-    pub(crate) runtime: &'a dyn FunctionRuntime,
+    pub(crate) runtime: &'a dyn Runtime,
     pub(crate) function: &'a FunctionRef,
     /// The package whose pipeline it is; none outside of a render.
     pub(crate) package: Option<Owner<'a>>,
@@ -42,6 +44,18 @@ pub(crate) struct Called {
     pub(crate) result: Option<FunctionResult>,
     pub(crate) ended: Result<Vec<Resource>, Failed>,
 }
+
+/// What a function that ran wrote, as a list.
+struct Listed {
+    list: ResourceList,
+    stderr: String,
+    exit_code: i32,
+    /// It wrote text, and not a byte of it.
+    said_nothing: bool,
+}
+
+/// A package is in memory as a whole, so what a function writes is bounded only to end one that never stops.
+const BUDGET: Budget = Budget { deadline: None, output: 1 << 30 };
 
 /// Why there is no output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,21 +102,52 @@ impl Caller<'_> {
         let had_kptfile = self.has_kptfile(&input);
         let function_config = config.map(|config| same_resource(&input, &config).unwrap_or(config));
         let list = ResourceList { function_config, ..ResourceList::new(input) };
-        let folder = self.package.and_then(|package| package.folder).map(Path::to_owned);
-        let call = Call { function: self.function.clone(), list, folder };
-        let outcome = match self.runtime.run(&call).await {
+        let call = Call {
+            function: self.function.clone(),
+            input: Payload::List(list),
+            directory: self.package.and_then(|package| package.folder).map(Path::to_owned),
+            budget: BUDGET,
+            record: Record::default(),
+        };
+        let ended = self.runtime.run(&call).await.map_err(|error| explain(self.function, &error));
+        drop(call);
+        let outcome = match ended.and_then(|outcome| self.read(outcome)) {
             Ok(outcome) => outcome,
-            Err(error) => {
+            Err(text) => {
                 let result = Some(self.record(String::new(), 1, Results::default()));
-                return Called { result, ended: Err(Failed::Because(error.to_string())) };
+                return Called { result, ended: Err(Failed::Because(text)) };
             }
         };
-        drop(call);
         self.judge(outcome, &inputs, config_path.as_deref().unwrap_or_default(), had_kptfile)
     }
 
-    fn judge(&self, outcome: Outcome, inputs: &Inputs, config_path: &str, had_kptfile: bool) -> Called {
-        let Outcome { list, stderr, exit_code, said_nothing } = outcome;
+    /// What a function wrote, as a list. One that failed may have written anything; its failure counts.
+    fn read(&self, outcome: Outcome) -> Result<Listed, String> {
+        let Outcome { output, stderr, exit, .. } = outcome;
+        let mut stderr = stderr.text();
+        if let (FunctionRef::Image(_), Some(signal)) = (self.function, exit.signal()) {
+            stderr.push_str(&format!("ended by signal {signal}\n"));
+        }
+        let exit_code = exit.code();
+        let bytes = match output {
+            Payload::List(list) => return Ok(Listed { list, stderr, exit_code, said_nothing: false }),
+            Payload::Bytes(bytes) => bytes,
+        };
+        let said_nothing = bytes.trim_ascii().is_empty();
+        let list = match ResourceList::parse(&bytes, StreamOptions::default()) {
+            Ok(list) => list,
+            Err(_) if exit_code != 0 => ResourceList::default(),
+            Err(error) => {
+                let line = error.line.map(|line| format!(" (line {line} of its output)")).unwrap_or_default();
+                let name = quote(self.function.name());
+                return Err(format!("function {name}: output is no ResourceList: {error}{line}"));
+            }
+        };
+        Ok(Listed { list, stderr, exit_code, said_nothing })
+    }
+
+    fn judge(&self, outcome: Listed, inputs: &Inputs, config_path: &str, had_kptfile: bool) -> Called {
+        let Listed { list, stderr, exit_code, said_nothing } = outcome;
         let name = self.function.name();
         let results = match list.results() {
             Ok(results) => results,
@@ -171,20 +216,51 @@ impl Caller<'_> {
                 if stderr.ends_with('\n') {
                     stderr.pop();
                 }
-                (image.clone(), String::new())
+                (image.name().to_owned(), String::new())
             }
-            FunctionRef::Exec(command) => (String::new(), command.clone()),
+            FunctionRef::Command(command) => (String::new(), command.to_string()),
         };
         FunctionResult { image, exec, stderr, exit_code, results }
     }
 
-    /// Whether the package's own Kptfile is there. Outside of a render nobody minds.
+    /// Whether the package's own Kptfile is there; always false outside of a render.
     fn has_kptfile(&self, resources: &[Resource]) -> bool {
         self.package.is_some_and(|package| {
             resources
                 .iter()
                 .any(|resource| resource.path() == KPTFILE && resource.package_path() == package.unique_path)
         })
+    }
+}
+
+/// Why a function has no outcome, in the words that users of kpt know.
+pub(crate) fn explain(function: &FunctionRef, error: &RunError) -> String {
+    let name = function.name();
+    match (function, error) {
+        (_, RunError::NotFound { advice, .. }) => {
+            let advice: String = advice.iter().map(|advice| format!("; {advice}")).collect();
+            format!("function {} not found{advice}", quote(name))
+        }
+        (_, RunError::NotAllowed | RunError::InvalidCommand(_)) => error.describe(name),
+        (FunctionRef::Command(_), RunError::OverTime { limit, flag }) => {
+            let seconds = limit.as_secs();
+            format!("unexpected function error: it ran for longer than {seconds}s ({flag}) and was stopped")
+        }
+        (FunctionRef::Command(_), RunError::NotStarted { reason, .. }) => {
+            format!("unexpected function error: {reason}")
+        }
+        (FunctionRef::Command(_), RunError::TooMuchOutput { limit, .. }) => format!(
+            "unexpected function error: wrote more than {limit} bytes on standard output and was stopped"
+        ),
+        (FunctionRef::Command(_), error) => format!("unexpected function error: {}", error.describe(name)),
+        (_, RunError::Guarded(Guarded::NotRun(reason))) => {
+            format!("function {} could not be run: {reason}", quote(name))
+        }
+        (_, RunError::Guarded(guarded)) => format!("function {} {guarded}", quote(name)),
+        (_, RunError::Panicked) => format!(
+            "KRM function panicked: {name} is built in and met something unforeseen; please report it"
+        ),
+        (_, error) => format!("func eval {} failed: {}", quote(name), error.describe(name)),
     }
 }
 

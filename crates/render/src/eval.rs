@@ -1,20 +1,20 @@
 //! A single function on a list of resources, outside of any pipeline.
 
+use loggia_function::{FunctionRef, Runtime};
 use loggia_krm::kptfile::Selector;
 use loggia_krm::{FunctionResult, FunctionResultList, Resource};
 use loggia_yaml::Node;
 
-use crate::call::{Called, Caller, Failed};
+use crate::call::{Called, Caller, Failed, explain};
 use crate::error::{Cause, RenderError};
 use crate::progress::Progress;
-use crate::runtime::{FunctionRef, FunctionRuntime};
 use crate::select::{self, Selection};
 
 /// A function to run on its own.
 #[derive(Clone, Debug)]
 pub struct Evaluation<'a> {
     /// What runs it.
-    pub runtime: &'a dyn FunctionRuntime,
+    pub runtime: &'a dyn Runtime,
     /// The function.
     pub function: FunctionRef,
     /// What it is told.
@@ -48,7 +48,7 @@ impl Evaluation<'_> {
             resources: Err(RenderError::other(text)),
         };
         if let Err(error) = self.runtime.check(&self.function) {
-            return refuse(error.to_string());
+            return refuse(explain(&self.function, &error));
         }
         let selected = if is_everything {
             resources.clone()

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use loggia_function::{FunctionRef, Runtime, image};
 use loggia_krm::kptfile::{Function, Kptfile, StepResult};
 use loggia_krm::package::Sources;
 use loggia_krm::{FunctionResult, Resource, path};
 use loggia_yaml::{Node, Pair, parse_first_with};
 
-use crate::call::{Called, Caller, Failed, Owner, check_krm, errors};
+use crate::call::{Called, Caller, Failed, Owner, check_krm, errors, explain};
 use crate::error::{Cause, RenderError};
-use crate::image;
 use crate::location;
 use crate::progress::Progress;
 use crate::render::Options;
-use crate::runtime::{FunctionRef, FunctionRuntime};
 use crate::select::{self, Selection};
 use crate::source::Source;
 
@@ -30,7 +29,7 @@ pub struct StepRecord {
 pub(crate) struct Run<'a> {
     pub(crate) source: &'a Source,
     pub(crate) options: &'a Options,
-    pub(crate) runtime: &'a dyn FunctionRuntime,
+    pub(crate) runtime: &'a dyn Runtime,
     pub(crate) progress: &'a mut dyn Progress,
     /// What the files of all packages held, by path from the root.
     pub(crate) sources: Sources,
@@ -178,14 +177,16 @@ impl Run<'_> {
     ) -> Result<Prepared<'s>, RenderError> {
         let config = self.config(folder, step)?;
         let function = if step.image.is_empty() {
-            Ok(FunctionRef::Exec(step.exec.clone()))
+            Ok(FunctionRef::Command(step.exec.as_str().into()))
         } else {
-            image::resolve(&step.image, &step.tag, &self.options.image_prefix)
+            let known = |image: &str| self.runtime.tags(image);
+            image::of_step(&step.image, &step.tag, &self.options.image_prefix, known)
                 .map(FunctionRef::Image)
                 .map_err(|error| error.to_string())
         };
-        let checked = function.and_then(|function| {
-            self.runtime.check(&function).map(|()| function).map_err(|error| error.to_string())
+        let checked = function.and_then(|function| match self.runtime.check(&function) {
+            Ok(()) => Ok(function),
+            Err(error) => Err(explain(&function, &error)),
         });
         match checked {
             Ok(function) => Ok(Prepared { step, function, config, validator }),
@@ -240,8 +241,8 @@ impl Run<'_> {
         };
         let mut step = prepared.step.clone();
         match &prepared.function {
-            FunctionRef::Image(image) => step.image.clone_from(image),
-            FunctionRef::Exec(command) => step.exec.clone_from(command),
+            FunctionRef::Image(image) => image.name().clone_into(&mut step.image),
+            FunctionRef::Command(command) => step.exec = command.to_string(),
         }
         self.remember(prepared.validator, &step, result.as_ref(), because);
         self.results.extend(result);

@@ -3,15 +3,15 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use loggia_function::Runtime;
+use loggia_function::image::DEFAULT_PREFIX;
 use loggia_krm::kptfile::{Kptfile, KptfileDocument};
 use loggia_krm::package::{KPTFILE, Sources, WriteOptions, changes};
 use loggia_krm::{Changes, FunctionResultList, Resource, annotation, path};
 
 use crate::error::{Cause, RenderError};
-use crate::image;
 use crate::pipeline::{Run, StepRecord, Stopped};
 use crate::progress::Progress;
-use crate::runtime::FunctionRuntime;
 use crate::source::Source;
 use crate::status;
 
@@ -33,7 +33,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { image_prefix: image::DEFAULT_PREFIX.to_owned(), strict: false, attribution: true }
+        Self { image_prefix: DEFAULT_PREFIX.to_owned(), strict: false, attribution: true }
     }
 }
 
@@ -43,7 +43,7 @@ pub struct Renderer<'a> {
     /// How.
     pub options: &'a Options,
     /// What runs the functions.
-    pub runtime: &'a dyn FunctionRuntime,
+    pub runtime: &'a dyn Runtime,
 }
 
 /// What came of a render.

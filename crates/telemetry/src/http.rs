@@ -39,7 +39,7 @@ pub(crate) type Answer = Response<Full<Bytes>>;
 /// Listens at `HOST:PORT`; without a host at all addresses.
 pub async fn listen(address: &str) -> std::io::Result<TcpListener> {
     match address.strip_prefix(':').map(str::parse) {
-        Some(Ok(port)) => loggia_evaluator::server::listen(port),
+        Some(Ok(port)) => loggia_grpc::server::listen(port),
         _ => TcpListener::bind(address).await,
     }
 }

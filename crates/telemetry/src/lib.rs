@@ -1,8 +1,7 @@
 //! What an operator sees of a running service: metrics, and the status page.
 //!
-//! [`Telemetry`] is told by others what happens, each by the observer that it offers, and shows it over
-//! [`http`]. What changes all the time and can be looked at (the pool, the process) is looked at when
-//! somebody asks; only what would be lost is counted as it happens.
+//! [`Telemetry`] implements the observers of the other crates, and serves what it heard over [`http`]. What can be read at
+//! any time (the pool, the process) is read on demand; only what would be lost is counted as it happens.
 
 pub mod environment;
 pub mod http;
@@ -16,15 +15,14 @@ mod runner;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loggia_evaluator::context::Context;
-use loggia_evaluator::{Ended, Observer};
+use loggia_function::{Context, Trace};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 pub use environment::Environment;
 pub use runner::push;
 #[cfg(feature = "runner")]
-pub use runner::{Observed, SetupError, Sources};
+pub use runner::{SetupError, Sources};
 
 /// What is known of this service. Clones share it.
 #[derive(Clone, Debug)]
@@ -34,7 +32,7 @@ pub struct Telemetry {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Whoever holds it writes down what was looked at, and then all of it.
+    /// Locked while the figures that are read on demand are updated and encoded.
     registry: Mutex<Registry>,
     pub(crate) metrics: metrics::Metrics,
     pub(crate) runner: runner::Runner,
@@ -71,12 +69,24 @@ impl Telemetry {
     }
 }
 
-impl Observer for Telemetry {
+/// Every function that was run, also for a package.
+impl loggia_function::Observer for Telemetry {
+    fn began(&self, trace: Option<&Trace>) -> Option<Trace> {
+        self.shared.runner.inside(trace)
+    }
+
+    fn ended(&self, ended: &loggia_function::Ended<'_>) {
+        self.shared.runner.evaluated(ended);
+    }
+}
+
+/// Every call of every method.
+impl loggia_grpc::Observer for Telemetry {
     fn began(&self, context: Context) -> Context {
         self.shared.runner.placed(context)
     }
 
-    fn ended(&self, call: Ended<'_>) {
+    fn ended(&self, call: loggia_grpc::Ended<'_>) {
         self.shared.metrics.served(&call);
         self.shared.runner.served(&call);
     }

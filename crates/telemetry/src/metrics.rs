@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use loggia_evaluator::Ended;
+use loggia_grpc::Ended;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use tonic::Code;
 
 use crate::process::Process;
 
@@ -56,7 +55,7 @@ impl Metrics {
     }
 
     pub(crate) fn served(&self, call: &Ended<'_>) {
-        let rpc = Rpc::new(call.service, call.method, call.code);
+        let rpc = Rpc::new(call.service, call.method, call.code as i32);
         self.served.get_or_create(&rpc).observe(in_milliseconds(call.took));
     }
 }
@@ -64,12 +63,12 @@ impl Metrics {
 // === impl Rpc ===
 
 impl Rpc {
-    pub(crate) fn new(service: &'static str, method: &str, code: Code) -> Self {
+    pub(crate) fn new(service: &'static str, method: &str, code: i32) -> Self {
         Self {
             rpc_system: "grpc",
             rpc_service: service,
             rpc_method: method.to_owned(),
-            rpc_grpc_status_code: code as i32,
+            rpc_grpc_status_code: code,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 
-use loggia_evaluator::Ended;
-use loggia_evaluator::context::Context;
+use loggia_function::{Context, Trace};
+use loggia_grpc::Ended;
 use prometheus_client::registry::Registry;
 
 use crate::Telemetry;
@@ -22,6 +22,12 @@ impl Runner {
     pub(crate) fn placed(&self, context: Context) -> Context {
         context
     }
+
+    pub(crate) fn inside(&self, _: Option<&Trace>) -> Option<Trace> {
+        None
+    }
+
+    pub(crate) fn evaluated(&self, _: &loggia_function::Ended<'_>) {}
 
     pub(crate) fn served(&self, _: &Ended<'_>) {}
 

@@ -1,8 +1,8 @@
 //! What only a function runner has: its own metrics, the status page, traces, and metrics that are sent.
 
+mod evaluated;
 mod metrics;
 mod names;
-mod observed;
 mod otlp;
 pub mod push;
 mod recent;
@@ -13,25 +13,24 @@ mod traces;
 
 use std::error::Error;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use loggia_evaluator::context::{CallId, Context, Noted, Trace, chance};
-use loggia_evaluator::{Ended, Lifecycle, Phase, causes};
+use loggia_function::{Context, Trace};
+use loggia_go::{chain, random_id};
+use loggia_grpc::{Ended, Lifecycle, Phase};
 use loggia_pods::{PodEvaluator, Snapshot};
 use loggia_process::Processes;
 use prometheus_client::encoding::prometheus_protobuf;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
 use prometheus_client::registry::Registry;
-use tonic::Code;
 
+use self::evaluated::Evaluated;
 use self::metrics::Metrics;
-use self::observed::Evaluated;
 use self::push::{Push, Settings};
 use self::recent::Recent;
-use self::traces::{Spans, Traces};
+use self::traces::Traces;
 use crate::{Telemetry, environment};
 
-pub use self::observed::Observed;
 pub(crate) use self::status::page;
 
 /// What can be looked at on demand.
@@ -46,7 +45,7 @@ pub struct Sources {
 
 /// Why traces or metrics cannot be sent at all, with every cause.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", causes(&**.0))]
+#[error("{}", chain(&**.0))]
 pub struct SetupError(Box<dyn Error + Send + Sync>);
 
 /// The part of telemetry that only a function runner has.
@@ -82,18 +81,19 @@ impl Runner {
             return context;
         }
         let trace = match context.trace() {
-            Some(trace) => Trace { parent: chance(), ..trace.clone() },
+            Some(trace) => Trace { parent: random_id(), ..trace.clone() },
             None => {
-                let id = u128::from(chance()) << 64 | u128::from(chance());
-                Trace { id, parent: chance(), sampled: true, state: None }
+                let id = u128::from(random_id()) << 64 | u128::from(random_id());
+                Trace { id, parent: random_id(), sampled: true, state: None }
             }
         };
         context.at(trace)
     }
 
-    /// The spans of an evaluation that is about to begin, if it is to be recorded.
-    pub(crate) fn spans(&self, context: Option<&Context>) -> Option<Spans> {
-        self.traces.get().and(context?.trace()).and_then(Spans::at)
+    /// The place in a trace of the work inside an evaluation that begins, if it is to be recorded.
+    pub(crate) fn inside(&self, trace: Option<&Trace>) -> Option<Trace> {
+        let trace = self.traces.get().and(trace).filter(|trace| trace.sampled)?;
+        Some(Trace { parent: random_id(), ..trace.clone() })
     }
 
     /// Traces a call that was served.
@@ -104,10 +104,14 @@ impl Runner {
     }
 
     /// Counts, traces and remembers one evaluation that is over.
-    pub(crate) fn evaluated(&self, evaluated: &Evaluated) {
+    pub(crate) fn evaluated(&self, ended: &loggia_function::Ended<'_>) {
+        self.note(&Evaluated::from(ended));
+    }
+
+    fn note(&self, evaluated: &Evaluated) {
         let image = self.metrics.evaluated(evaluated);
-        if let (Some(traces), Some(spans)) = (self.traces.get(), &evaluated.spans) {
-            traces.evaluated(spans, evaluated);
+        if let Some(traces) = self.traces.get() {
+            traces.evaluated(evaluated);
         }
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).push(&image, evaluated);
     }
@@ -136,31 +140,6 @@ impl SetupError {
 // === impl Telemetry ===
 
 impl Telemetry {
-    /// A function ran without an evaluator.
-    pub fn ran(
-        &self,
-        image: &str,
-        evaluator: &'static str,
-        code: Code,
-        total: Duration,
-        cause: Option<String>,
-    ) {
-        let context = Context::current();
-        self.shared.runner.evaluated(&Evaluated {
-            at: SystemTime::now(),
-            call: context.as_ref().map_or_else(CallId::new, Context::id),
-            spans: self.shared.runner.spans(context.as_ref()),
-            image: image.to_owned(),
-            evaluator,
-            code,
-            total,
-            noted: Noted::default(),
-            input: None,
-            output: None,
-            cause,
-        });
-    }
-
     /// Sends traces from now on, until [`stop`](Self::stop). Called outside of a runtime it panics.
     pub fn trace(&self, to: environment::Traces) -> Result<(), SetupError> {
         let traces = Traces::new(to).map_err(SetupError)?;

@@ -1,8 +1,8 @@
-//! The function of this container, as an evaluator.
+//! The function of this container, as a runtime.
 
-use loggia_evaluator::{Answer, Call, Error, Evaluation, Evaluator, context};
+use loggia_function::{Call, FunctionRef, InvalidOutput, Knows, Outcome, RunError, Running, Runtime};
 use loggia_krm::{Severity, sdk};
-use loggia_process::{Command, Finished, Processes};
+use loggia_process::{Command, Processes};
 use tracing::{debug, warn};
 
 /// Runs one command, whatever the image that a call names, and looks at what it wrote.
@@ -14,36 +14,38 @@ pub(crate) struct Entrypoint {
 
 // === impl Entrypoint ===
 
-impl Evaluator for Entrypoint {
+impl Entrypoint {
+    async fn evaluate(&self, call: &Call) -> Result<Outcome, RunError> {
+        let outcome = self.processes.run_call(&self.command, call, call.budget).await?;
+        debug!(image = %call.function, output = ?outcome.output, "The function ended");
+        check(call, &outcome)?;
+        Ok(outcome)
+    }
+}
+
+impl Runtime for Entrypoint {
     fn name(&self) -> &'static str {
         "wrapper"
     }
 
-    fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a> {
-        Box::pin(async move {
-            let input = call.resource_list.clone();
-            let finished = context::run_noted(&self.processes, &self.command, input, call.deadline).await;
-            outcome(call, finished.map_err(|error| Error::of_process(call, error))?)
-        })
+    fn knows(&self, _: &FunctionRef) -> Knows {
+        Knows::Yes
+    }
+
+    fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
+        Box::pin(self.evaluate(call))
     }
 }
 
-/// Output that is no `ResourceList` is an error whatever the exit code says, and a bad exit code is one
-/// whatever the output says.
-fn outcome(call: &Call, finished: Finished) -> Result<Answer, Error> {
-    let Finished { status, stdout, stderr } = finished;
-    let image = || call.image.clone();
-    debug!(image = call.image, stdout = stdout.len(), "Evaluated");
-    let results = match sdk::results(&stdout) {
-        Ok(results) => results,
-        Err(source) => return Err(Error::InvalidOutput { image: image(), status, stderr, source }),
-    };
-    if !status.success() {
-        return Err(Error::FailedWithResults { image: image(), status, stderr, results });
+/// Output that is not a `ResourceList` is an error whatever the exit code says.
+fn check(call: &Call, outcome: &Outcome) -> Result<(), RunError> {
+    let Outcome { output, stderr, exit, .. } = outcome;
+    let results = sdk::results(&output.to_bytes()).map_err(|error| {
+        RunError::InvalidOutput(Box::new(InvalidOutput::new(*exit, stderr.clone(), &error)))
+    })?;
+    let errors = results.0.iter().filter(|result| result.severity == Some(Severity::Error)).count();
+    if exit.success() && errors > 0 {
+        warn!(image = %call.function, errors, "The function succeeded with results of severity error");
     }
-    let errors = results.0.iter().filter(|item| item.severity == Some(Severity::Error)).count();
-    if errors > 0 {
-        warn!(image = call.image, errors, "The function succeeded with results of severity error");
-    }
-    Ok(Answer { resource_list: stdout, log: stderr.bytes() })
+    Ok(())
 }

@@ -19,7 +19,7 @@ mod tls;
 
 /// The program, whatever it is called.
 pub fn main() -> ExitCode {
-    loggia_evaluator::memory::give_back_promptly();
+    loggia_grpc::memory::give_back_promptly();
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
     let arguments: Vec<_> = arguments.collect();

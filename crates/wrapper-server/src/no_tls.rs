@@ -2,8 +2,8 @@
 
 use std::io;
 
-use loggia_evaluator::connection::Connection;
-use loggia_evaluator::server::Routes;
+use loggia_grpc::connection::Connection;
+use loggia_grpc::server::Routes;
 
 const NO_TLS: &str = "this wrapper-server speaks no TLS; the one in /home/nonroot/wrapper-server-tls of its image does, \
                       which the template of function pods has to copy";

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loggia_evaluator::connection::Connection;
 use loggia_go::flag::{Error, FlagSet, Syntax};
 use loggia_go::quote;
+use loggia_grpc::connection::Connection;
 use tokio::time::timeout;
 use tonic::{Code, Request};
 use tonic_health::pb::HealthCheckRequest;

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loggia_evaluator::Lifecycle;
-use loggia_evaluator::server::{self, Routes};
 use loggia_go::flag::{Error, FlagSet, Parsed, Syntax};
 use loggia_go::klog;
+use loggia_grpc::run::{self, Signals};
+use loggia_grpc::server::{self, Routes};
+use loggia_grpc::{Evaluations, FailureText, Lifecycle};
 use loggia_process::{self as process, Command, Environment, Limits, Processes};
 use loggia_telemetry::Telemetry;
-use tokio::signal::unix::{SignalKind, signal};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::entrypoint::Entrypoint;
 use crate::say;
@@ -23,7 +23,7 @@ use crate::tls::Identity;
 const STDERR_LIMIT: usize = 1 << 20;
 
 /// How long children may take to end when all else has.
-const BURIAL_TIME: Duration = Duration::from_secs(2);
+const REAP_TIME: Duration = Duration::from_secs(2);
 
 loggia_go::flags! {
     /// The command line before `--`.
@@ -115,15 +115,14 @@ fn configure(arguments: Vec<OsString>) -> Result<Config, Error> {
 async fn run(config: Config) -> io::Result<()> {
     let Config { port, verbosity: _, message_limit, concurrent, drain_timeout, command, metrics, identity } =
         config;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let signals = Signals::new()?;
     let listener = server::listen(port).map_err(|error| {
         io::Error::new(error.kind(), format!("failed to listen: listen tcp :{port}: {error}"))
     })?;
     if let Err(error) = process::adopt_orphans() {
         warn!(%error, "Orphans of the function may stay as zombies");
     }
-    let limits = Limits { concurrent, stdout: message_limit, stderr: STDERR_LIMIT.min(message_limit) };
+    let limits = Limits { concurrent, stderr: STDERR_LIMIT.min(message_limit) };
     let processes = Processes::new(limits);
     let mut words = command.into_iter();
     let command = Command {
@@ -132,9 +131,9 @@ async fn run(config: Config) -> io::Result<()> {
         environment: Environment::Inherited,
     };
     let lifecycle = Lifecycle::default();
-    let evaluator = Arc::new(Entrypoint { command, processes: processes.clone() });
-    let port = listener.local_addr()?.port();
-    let mut routes = Routes::new(evaluator, &lifecycle, message_limit);
+    let runtime = Arc::new(Entrypoint { command, processes: processes.clone() });
+    let evaluations = Evaluations { failure_text: FailureText::Wrapper, ..Evaluations::of(runtime) };
+    let mut routes = Routes::new(evaluations, &lifecycle, message_limit);
     if let Some(identity) = identity {
         routes = identity.proven_by(routes)?;
     }
@@ -143,28 +142,11 @@ async fn run(config: Config) -> io::Result<()> {
         routes = routes.observed_by(Arc::new(telemetry.clone()));
         show(&address, telemetry).await;
     }
-    let serving = tokio::spawn(server::serve(listener, routes));
-    lifecycle.serve();
-    info!("Listening on :{port}");
-
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    info!("Shutting down server...");
-    let stop = async {
-        let left = lifecycle.drain(drain_timeout).await;
-        if left > 0 {
-            warn!("Gave up {left} calls that did not end in time");
-        }
-        let _ = serving.await;
-        let _ = tokio::time::timeout(BURIAL_TIME, processes.stop()).await;
+    let clean_up = async {
+        let _ = tokio::time::timeout(REAP_TIME, processes.stop()).await;
     };
-    tokio::select! {
-        () = stop => Ok(()),
-        _ = terminate.recv() => std::process::exit(1),
-        _ = interrupt.recv() => std::process::exit(1),
-    }
+    let stopping = "Shutting down server...";
+    run::until_stopped(listener, routes, &lifecycle, signals, drain_timeout, stopping, clean_up).await
 }
 
 /// Serves metrics. Without them the function still runs, so this is no reason not to start.

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use loggia_evaluator::connection::Connection;
-use loggia_evaluator::server::Routes;
-use loggia_evaluator::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
+use loggia_grpc::connection::Connection;
+use loggia_grpc::server::Routes;
+use loggia_grpc::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
 
 /// Who the server is.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
-use loggia_evaluator::wire::details::evaluation_error::Kind;
+use loggia_grpc::wire::details::evaluation_error::Kind;
 use tonic::Code;
 
 mod support;
@@ -422,7 +422,7 @@ async fn the_limit_holds_in_both_directions() {
     const LIMIT: usize = 100_000;
     let limit = format!("--max-request-body-size={LIMIT}");
     let server = Server::start(&mut wrapper(&[&limit], &["sh", "-c", "cat; head -c 200000 /dev/zero"]));
-    let client = loggia_evaluator::Client::new(&server.address(), 64 << 20).unwrap();
+    let client = loggia_grpc::Client::new(&server.address(), 64 << 20).unwrap();
     let status = evaluate(&client, IMAGE, vec![b'x'; LIMIT]).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.message().starts_with("grpc: received message larger than max (100023 vs. 100000); "));

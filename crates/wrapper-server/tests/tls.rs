@@ -7,9 +7,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use loggia_evaluator::Client;
-use loggia_evaluator::connection::Connection;
-use loggia_evaluator::tls::{ClientFiles, ClientTls};
+use loggia_grpc::Client;
+use loggia_grpc::connection::Connection;
+use loggia_grpc::tls::{ClientFiles, ClientTls};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use tonic::Code;
 

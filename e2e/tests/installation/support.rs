@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use loggia_e2e::Cluster;
-use loggia_evaluator::Client;
+use loggia_grpc::Client;
 
 pub(crate) const SYSTEM: &str = "porch-system";
 pub(crate) const FUNCTIONS: &str = "porch-fn-system";

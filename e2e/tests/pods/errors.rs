@@ -31,7 +31,7 @@ async fn a_function_that_fails_is_told_as_by_the_wrapper_and_framed_as_by_porch(
     let status = call(&service.address, image, "results").await.unwrap_err();
     assert_eq!(status.code(), Code::Internal);
     assert!(status.message().contains("with structured results: [error]: not good"), "{}", status.message());
-    let details = loggia_evaluator::wire::details::EvaluationError::of(&status).unwrap();
+    let details = loggia_grpc::wire::details::EvaluationError::of(&status).unwrap();
     assert_eq!((details.exit_code, details.results.len()), (Some(1), 1));
     assert!(details.pod.starts_with(&format!("{}1-", world.stem)), "{}", details.pod);
 

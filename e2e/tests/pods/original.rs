@@ -107,7 +107,7 @@ async fn a_call_that_takes_minutes_in_the_original_server_of_a_pod_is_answered()
         .spawn()
         .unwrap();
     let address = format!("127.0.0.1:{port}");
-    let client = loggia_evaluator::Client::new(&address, 6 << 20).unwrap();
+    let client = loggia_grpc::Client::new(&address, 6 << 20).unwrap();
     until("it serves", PATIENCE, async || client.is_serving().await.is_ok()).await;
     // It ends a connection after the fourth ping in a row, which is after two minutes.
     let answer = client.evaluate("x.io/f:v1", list("sleep 125000"), Some(Duration::from_secs(180))).await;

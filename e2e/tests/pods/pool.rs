@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use loggia_e2e::{Service, static_program};
-use loggia_evaluator::Client;
+use loggia_grpc::Client;
 
 use crate::support::{LIST, PATIENCE, World, call, list, name, pod_of, until};
 

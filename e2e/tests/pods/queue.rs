@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use loggia_evaluator::Client;
+use loggia_grpc::Client;
 use tonic::Code;
 
 use crate::support::{PATIENCE, World, call, list, name, pod_of, uid, until};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use k8s_openapi::api::core::v1::{Pod, Service as KubeService};
 use kube::api::{Api, ListParams};
 use loggia_e2e::{Cluster, Namespace, Runner, Service, Wire, function_image, static_program};
-use loggia_evaluator::{Answer, Client};
+use loggia_grpc::{Answer, Client};
 use tonic::Status;
 
 pub(crate) use loggia_testing::until;

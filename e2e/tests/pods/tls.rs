@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use loggia_e2e::{address, is_ready, wrapper_image};
-use loggia_evaluator::Client;
-use loggia_evaluator::connection::Connection;
-use loggia_evaluator::tls::{ClientFiles, ClientTls};
+use loggia_grpc::Client;
+use loggia_grpc::connection::Connection;
+use loggia_grpc::tls::{ClientFiles, ClientTls};
 use loggia_testing::Authority;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use serde_json::json;

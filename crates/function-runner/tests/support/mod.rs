@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bytes::Bytes;
-use loggia_evaluator::wire::details::EvaluationError;
-use loggia_evaluator::{Answer, Client};
+use loggia_grpc::wire::details::EvaluationError;
+use loggia_grpc::{Answer, Client};
 use tonic::Status;
 
 pub use loggia_testing::*;

@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
-use loggia_evaluator::server::{self, Routes};
-use loggia_evaluator::{Lifecycle, Multi};
+use loggia_function::Chain;
+use loggia_grpc::server::{self, Routes};
+use loggia_grpc::{Evaluations, Lifecycle};
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
     MetricsService, MetricsServiceServer,
 };
@@ -46,7 +47,7 @@ impl Collector {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let lifecycle = Lifecycle::default();
-        let routes = Routes::new(Arc::new(Multi::default()), &lifecycle, 1 << 20)
+        let routes = Routes::new(Evaluations::of(Arc::new(Chain::default())), &lifecycle, 1 << 20)
             .with(MetricsServiceServer::new(self.clone()))
             .with(TraceServiceServer::new(self.clone()));
         lifecycle.serve();

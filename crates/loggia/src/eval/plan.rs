@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use loggia_function::image::check_prefix;
+use loggia_function::{FunctionRef, Image};
 use loggia_go::quote;
 use loggia_krm::kptfile::{Function, Selector, check_image};
-use loggia_render::{FunctionRef, check_prefix, split_words, with_prefix};
+use loggia_runtimes::split_words;
 use loggia_yaml::Node;
 
 use super::function_config;
@@ -193,21 +195,22 @@ fn role(text: Option<&str>, save: bool) -> Result<Role, Failure> {
 fn function(image: Option<&str>, exec: Option<&str>, prefix: &str) -> Result<FunctionRef, Failure> {
     match (image.filter(|image| !image.is_empty()), exec.filter(|exec| !exec.is_empty())) {
         (Some(image), _) => {
-            let image = with_prefix(image, prefix);
-            check_image(&image)?;
-            Ok(FunctionRef::Image(image))
+            let image = Image::with_prefix(image, Some(prefix));
+            check_image(image.name())?;
+            // From here on the image is known by its whole name, as in kpt.
+            Ok(FunctionRef::Image(Image::new(image.name())))
         }
         (None, Some(exec)) => {
             split_words(exec)
                 .map_err(|error| format!("exec command {} must be valid: {error}", quote(exec)))?;
-            Ok(FunctionRef::Exec(exec.to_owned()))
+            Ok(FunctionRef::Command(exec.into()))
         }
         (None, None) => Err("must specify --image or --exec".into()),
     }
 }
 
 fn check_container_flags(function: &FunctionRef, given: bool) -> Result<(), Failure> {
-    if given && matches!(function, FunctionRef::Exec(_)) {
+    if given && matches!(function, FunctionRef::Command(_)) {
         return Err(
             "--mount, --as-current-user, --network and --env can only be used with container functions"
                 .into(),
@@ -321,8 +324,8 @@ fn some(selector: &Selector) -> Vec<Selector> {
 
 fn named(function: &FunctionRef) -> Function {
     match function {
-        FunctionRef::Image(image) => Function { image: image.clone(), ..Function::default() },
-        FunctionRef::Exec(exec) => Function { exec: exec.clone(), ..Function::default() },
+        FunctionRef::Image(image) => Function { image: image.name().to_owned(), ..Function::default() },
+        FunctionRef::Command(exec) => Function { exec: exec.to_string(), ..Function::default() },
     }
 }
 
@@ -484,7 +487,7 @@ mod tests {
         assert_eq!(plan.input, Input::Folder(FOLDER.into()));
         assert_eq!((plan.destination, plan.json), (None, false));
         let image = "r.io/fns/set-labels:v0.2".to_owned();
-        assert!(matches!(&plan.function, FunctionRef::Image(found) if *found == image));
+        assert!(matches!(&plan.function, FunctionRef::Image(found) if found.name() == image));
         assert_eq!(plan.selector.kind, "ConfigMap");
         assert_eq!(plan.exclusion.labels, BTreeMap::from([("a".into(), "b".into())]));
         let function = Function {

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
-use loggia_evaluator::Client;
+use loggia_grpc::Client;
 use loggia_registry::Metadata;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
-use loggia_evaluator::Client;
+use loggia_grpc::Client;
 use loggia_registry::Reference;
 use tokio::sync::watch;
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use loggia_function::Image as Name;
 use loggia_registry::{Error, Images, Keychain, Kind, Settings};
 use serde_json::{Value, json};
 
@@ -52,26 +53,32 @@ async fn a_registry_with_passwords_is_asked_with_the_right_one() {
         format!("{host}/team"),
         format!("{host}/team/fn"),
     ] {
-        let found = with(json!({&key: {"auth": auth(PASSWORD)}})).metadata(&image).await;
+        let found = with(json!({&key: {"auth": auth(PASSWORD)}})).metadata(&Name::new(&image)).await;
         assert_eq!(found.unwrap().entrypoint, ["/fn", "basic"], "{key}");
     }
     let pair = with(json!({&host: {"username": USER, "password": PASSWORD}}));
-    assert!(pair.metadata(&image).await.is_ok());
+    assert!(pair.metadata(&Name::new(&image)).await.is_ok());
     let unpadded = auth(PASSWORD).trim_end_matches('=').to_owned();
-    assert!(with(json!({&host: {"auth": unpadded}, "bad.io": {"auth": "%"}})).metadata(&image).await.is_ok());
+    assert!(
+        with(json!({&host: {"auth": unpadded}, "bad.io": {"auth": "%"}}))
+            .metadata(&Name::new(&image))
+            .await
+            .is_ok()
+    );
 
-    let error = with(json!({&host: {"auth": auth("wrong")}})).metadata(&image).await.unwrap_err();
+    let error = with(json!({&host: {"auth": auth("wrong")}})).metadata(&Name::new(&image)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unauthorized);
     let expected = format!("the entry `{host}` of {}", folder.path().join("config.json").display());
     assert!(error.to_string().contains(&expected), "{error}");
     assert!(error.to_string().contains("reading the manifest: HTTP 401: UNAUTHORIZED"), "{error}");
-    let error = with(json!({"other.io": {"auth": auth(PASSWORD)}})).metadata(&image).await.unwrap_err();
+    let error =
+        with(json!({"other.io": {"auth": auth(PASSWORD)}})).metadata(&Name::new(&image)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unauthorized);
     assert!(
         error.to_string().contains("there are no credentials for the registry: check the key"),
         "{error}"
     );
-    let error = with(json!({&host: {"auth": "%"}})).metadata(&image).await.unwrap_err();
+    let error = with(json!({&host: {"auth": "%"}})).metadata(&Name::new(&image)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Configuration);
     assert!(error.to_string().contains("`auth` is not the base64 of `user:password`"), "{error}");
 
@@ -79,17 +86,17 @@ async fn a_registry_with_passwords_is_asked_with_the_right_one() {
     let keychain = Keychain { files: vec![file(folder.path(), &json!({&host: {"auth": auth(PASSWORD)}}))] };
     let auth_file = Some(folder.path().join("nowhere"));
     let settings = Settings { auth_file, keychain, authorities: vec![place.clone()], ..settings() };
-    assert!(Images::new(settings).metadata(&image).await.is_ok());
+    assert!(Images::new(settings).metadata(&Name::new(&image)).await.is_ok());
 
     // The password changes on both sides, and the next image is fetched with the new one.
     let images = with(json!({&host: {"auth": auth(PASSWORD)}}));
-    assert!(images.metadata(&image).await.is_ok());
+    assert!(images.metadata(&Name::new(&image)).await.is_ok());
     registry.change_password();
-    let other = format!("{image}@{}", images.known(&image).unwrap().digest);
-    assert_eq!(images.metadata(&other).await.unwrap_err().kind(), Kind::Unauthorized);
+    let other = format!("{image}@{}", images.known(&Name::new(&image)).unwrap().digest);
+    assert_eq!(images.metadata(&Name::new(&other)).await.unwrap_err().kind(), Kind::Unauthorized);
     file(folder.path(), &json!({&host: {"auth": auth(NEW_PASSWORD)}}));
     let third = other.replace(":v1@", "@");
-    assert!(images.metadata(&third).await.is_ok());
+    assert!(images.metadata(&Name::new(&third)).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +107,10 @@ async fn a_change_of_the_file_is_sent_to_receivers() {
     let mut secret = images.pull_secret();
     let first = secret.borrow_and_update().clone().unwrap();
     assert_eq!(first.docker_config(), &fs::read(&auth_file).unwrap());
-    assert!(images.needs_pull_secret("r.io/fn") && !images.needs_pull_secret("gcr.io/kpt-fn/set-labels:v1"));
+    assert!(
+        images.needs_pull_secret(&Name::new("r.io/fn"))
+            && !images.needs_pull_secret(&Name::new("gcr.io/kpt-fn/set-labels:v1"))
+    );
     tokio::spawn(images.clone().follow_changes());
 
     // What cannot be used changes nothing.
@@ -135,14 +145,14 @@ async fn a_registry_with_tokens_gets_one_for_each_who_asks() {
 
     let images = with(json!({"auth": auth(PASSWORD)}));
     let before = issuer.stub.count("GET /token");
-    assert_eq!(images.metadata(&private).await.unwrap().entrypoint, ["/fn", "private"]);
+    assert_eq!(images.metadata(&Name::new(&private)).await.unwrap().entrypoint, ["/fn", "private"]);
     // One token serves the manifest, the config, and what is asked later.
-    let digest = images.known(&private).unwrap().digest.clone();
-    assert!(images.metadata(&registry.image(&format!("team/fn@{digest}"))).await.is_ok());
+    let digest = images.known(&Name::new(&private)).unwrap().digest.clone();
+    assert!(images.metadata(&Name::new(&registry.image(&format!("team/fn@{digest}")))).await.is_ok());
     assert_eq!(issuer.stub.count("GET /token"), before + 1);
 
-    assert_eq!(with(json!({})).metadata(&public).await.unwrap().entrypoint, ["/fn", "public"]);
-    let error = with(json!({})).metadata(&private).await.unwrap_err();
+    assert_eq!(with(json!({})).metadata(&Name::new(&public)).await.unwrap().entrypoint, ["/fn", "public"]);
+    let error = with(json!({})).metadata(&Name::new(&private)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unauthorized);
     assert!(
         error
@@ -150,20 +160,20 @@ async fn a_registry_with_tokens_gets_one_for_each_who_asks() {
             .contains("asking for a token: HTTP 401: incorrect username or password; the image is private"),
         "{error}"
     );
-    let error = with(json!({"auth": auth("wrong")})).metadata(&private).await.unwrap_err();
+    let error = with(json!({"auth": auth("wrong")})).metadata(&Name::new(&private)).await.unwrap_err();
     assert!(error.to_string().contains("was refused: check that it is right and has not expired"), "{error}");
 
     let posts = issuer.stub.count("POST /token");
     let identity = with(json!({"auth": auth("unused"), "identitytoken": IDENTITY_TOKEN}));
-    assert!(identity.metadata(&private).await.is_ok());
+    assert!(identity.metadata(&Name::new(&private)).await.is_ok());
     assert_eq!(issuer.stub.count("POST /token"), posts + 1);
     assert_eq!(
-        with(json!({"identitytoken": "old"})).metadata(&private).await.unwrap_err().kind(),
+        with(json!({"identitytoken": "old"})).metadata(&Name::new(&private)).await.unwrap_err().kind(),
         Kind::Unauthorized
     );
 
     let token = issuer.issued.lock().unwrap().last().unwrap().clone();
-    assert!(with(json!({"registrytoken": token})).metadata(&private).await.is_ok());
+    assert!(with(json!({"registrytoken": token})).metadata(&Name::new(&private)).await.is_ok());
 }
 
 #[tokio::test]
@@ -180,9 +190,9 @@ async fn a_token_that_is_refused_is_renewed_once() {
     let images = Images::new(Settings { auth_file, ..settings() });
     // The service says that its token holds for long, and it does not: what the registry says counts.
     issuer.stale.store(1, Ordering::Relaxed);
-    assert_eq!(images.metadata(&image).await.unwrap_err().kind(), Kind::Unauthorized);
+    assert_eq!(images.metadata(&Name::new(&image)).await.unwrap_err().kind(), Kind::Unauthorized);
     let before = issuer.stub.count("GET /token");
-    assert_eq!(images.metadata(&other).await.unwrap().entrypoint, ["/fn", "private"]);
+    assert_eq!(images.metadata(&Name::new(&other)).await.unwrap().entrypoint, ["/fn", "private"]);
     assert_eq!(issuer.stub.count("GET /token"), before + 1);
 
     // A registry that refuses every token is asked twice and no more.
@@ -191,11 +201,11 @@ async fn a_token_that_is_refused_is_renewed_once() {
         Reply::status(401)
             .with("WWW-Authenticate", &format!("Bearer realm=\"{realm}\",service=\"test-registry\""))
     });
-    let error = images.metadata(&format!("{}/public/fn:v1", stub.host())).await.unwrap_err();
+    let error = images.metadata(&Name::new(&format!("{}/public/fn:v1", stub.host()))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unauthorized);
     assert_eq!(stub.count("GET"), 2);
     // The same registry later: with the token at hand, and once more with a new one.
-    let error = images.metadata(&format!("{}/public/fn:v2", stub.host())).await.unwrap_err();
+    let error = images.metadata(&Name::new(&format!("{}/public/fn:v2", stub.host()))).await.unwrap_err();
     assert_eq!((error.kind(), stub.count("GET")), (Kind::Unauthorized, 4));
 }
 
@@ -209,7 +219,7 @@ async fn a_helper_that_is_not_there_is_named() {
     fs::write(&config, json!({"credHelpers": {stub.host(): "loggia-missing"}}).to_string()).unwrap();
     fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
     let images = Images::new(Settings { auth_file: Some(config), ..settings() });
-    let error: Error = images.metadata(&format!("{}/fn:v1", stub.host())).await.unwrap_err();
+    let error: Error = images.metadata(&Name::new(&format!("{}/fn:v1", stub.host()))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Configuration);
     assert!(error.to_string().contains("`docker-credential-loggia-missing` cannot be started"), "{error}");
 }
@@ -224,8 +234,9 @@ async fn a_registry_that_hides_what_is_private_is_shown_who_asks() {
     let folder = tempfile::tempdir().unwrap();
     let auth_file = Some(file(folder.path(), &json!({stub.host(): {"auth": auth("x")}})));
     let begin = Instant::now();
-    let error =
-        Images::new(Settings { auth_file, ..settings() }).metadata(&format!("{}/fn:v1", stub.host())).await;
+    let error = Images::new(Settings { auth_file, ..settings() })
+        .metadata(&Name::new(&format!("{}/fn:v1", stub.host())))
+        .await;
     assert!(error.unwrap_err().to_string().contains("points to `x`, which is no SHA-256 digest"));
     assert_eq!(stub.count("GET"), 2);
     assert!(begin.elapsed() < Duration::from_secs(10));

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use loggia_function::Image as Name;
 use loggia_registry::{Images, Kind, Settings, Timeouts};
 use serde_json::json;
 
@@ -45,10 +46,10 @@ async fn trouble_that_passes_is_not_noticed() {
         let proxy = Proxy::to(registry.port);
         let images = impatient();
         // Let it learn that there is no TLS, so that each fault meets a request.
-        assert!(images.metadata(&proxy.image("fn:none")).await.is_err());
+        assert!(images.metadata(&Name::new(&proxy.image("fn:none"))).await.is_err());
         proxy.next(faults);
         let begin = Instant::now();
-        let found = images.metadata(&proxy.image("fn:v1")).await;
+        let found = images.metadata(&Name::new(&proxy.image("fn:v1"))).await;
         assert_eq!(found.unwrap_or_else(|error| panic!("{what}: {error}")).entrypoint, ["/fn", "fn"]);
         assert_eq!(proxy.left(), 0, "{what}");
         assert!(begin.elapsed() < Duration::from_secs(8), "{what}: {:?}", begin.elapsed());
@@ -64,16 +65,16 @@ async fn a_registry_is_left_alone_for_as_long_as_it_asks() {
     registry.push(&Image::named("fn"), "fn:v1");
     let proxy = Proxy::to(registry.port);
     let images = images();
-    assert!(images.metadata(&proxy.image("fn:none")).await.is_err());
+    assert!(images.metadata(&Name::new(&proxy.image("fn:none"))).await.is_err());
     proxy.next([Reply::status(429).with("Retry-After", "1")]);
     let begin = Instant::now();
-    assert!(images.metadata(&proxy.image("fn:v1")).await.is_ok());
+    assert!(images.metadata(&Name::new(&proxy.image("fn:v1"))).await.is_ok());
     assert!(begin.elapsed() >= Duration::from_secs(1));
 
     // Longer than anybody waits: it is said at once.
     proxy.next([Reply::status(429).with("Retry-After", "3600")]);
     let begin = Instant::now();
-    let error = images.metadata(&proxy.image("fn:v2")).await.unwrap_err();
+    let error = images.metadata(&Name::new(&proxy.image("fn:v2"))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::RateLimited);
     assert!(error.to_string().contains("HTTP 429; try again in 3600 s; use credentials"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(5));
@@ -85,7 +86,7 @@ async fn trouble_that_stays_is_told_in_time() {
     let kind = async |reply: Reply| {
         let stub = ever(reply);
         let begin = Instant::now();
-        let error = impatient().metadata(&format!("{}/fn:v1", stub.host())).await.unwrap_err();
+        let error = impatient().metadata(&Name::new(&format!("{}/fn:v1", stub.host()))).await.unwrap_err();
         assert!(begin.elapsed() < Duration::from_secs(10), "{error}: {:?}", begin.elapsed());
         let place = format!("image `{0}/fn:v1`: registry `{0}`: reading the manifest: ", stub.host());
         assert!(error.to_string().starts_with(&place), "{error}");
@@ -108,7 +109,7 @@ async fn trouble_that_stays_is_told_in_time() {
 #[tokio::test]
 async fn nobody_listening_is_told() {
     let port = crate::support::free_port();
-    let error = images().metadata(&format!("127.0.0.1:{port}/fn:v1")).await.unwrap_err();
+    let error = images().metadata(&Name::new(&format!("127.0.0.1:{port}/fn:v1"))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unreachable);
     assert!(
         error.to_string().contains("no connection: connection refused; check the registry's name and port"),
@@ -124,7 +125,7 @@ async fn bytes_that_are_not_what_was_asked_for_are_refused() {
     let registry = Registry::open();
     registry.push(&Image::named("fn"), "fn:v1");
     let proxy = Proxy::to(registry.port);
-    let digest = images().metadata(&proxy.image("fn:v1")).await.unwrap().digest.clone();
+    let digest = images().metadata(&Name::new(&proxy.image("fn:v1"))).await.unwrap().digest.clone();
     for (part, image) in [
         ("/manifests/", proxy.image("fn:v1")),
         ("/manifests/", proxy.image(&format!("fn@{digest}"))),
@@ -137,7 +138,7 @@ async fn bytes_that_are_not_what_was_asked_for_are_refused() {
             }
             other => other,
         });
-        let error = images().metadata(&image).await.unwrap_err();
+        let error = images().metadata(&Name::new(&image)).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Malformed, "{error}");
         assert!(error.to_string().contains("the answer has the digest sha256:"), "{error}");
     }
@@ -167,7 +168,7 @@ async fn a_credential_stays_behind_when_the_way_leads_to_another_host() {
     let entry = json!({"auths": {proxy.stub.host(): {"username": "alice", "password": "canary"}}});
     std::fs::write(&auth_file, entry.to_string()).unwrap();
     let images = Images::new(Settings { auth_file: Some(auth_file), ..settings() });
-    assert_eq!(images.metadata(&proxy.image("fn:v1")).await.unwrap().entrypoint, ["/fn", "fn"]);
+    assert_eq!(images.metadata(&Name::new(&proxy.image("fn:v1"))).await.unwrap().entrypoint, ["/fn", "fn"]);
     let followed = upstream.stub.requests();
     assert_eq!(followed.len(), 1);
     assert!(followed.iter().all(|request| request.header("authorization").is_none()), "{followed:?}");
@@ -183,7 +184,7 @@ async fn a_circle_of_redirects_ends() {
         *port.lock().unwrap() = Some(host.clone());
         Reply::status(302).with("Location", &format!("http://{host}/again"))
     });
-    let error = images().metadata(&format!("{}/fn:v1", stub.host())).await.unwrap_err();
+    let error = images().metadata(&Name::new(&format!("{}/fn:v1", stub.host()))).await.unwrap_err();
     assert!(error.to_string().contains("sends us on more than 5 times"), "{error}");
 }
 
@@ -200,7 +201,7 @@ async fn credentials_are_not_sent_in_the_clear() {
     let entry = json!({"auths": {stub.host(): {"username": "alice", "password": "canary"}}});
     std::fs::write(&auth_file, entry.to_string()).unwrap();
     let images = Images::new(Settings { auth_file: Some(auth_file), ..settings() });
-    let error = images.metadata(&format!("{}/fn:v1", stub.host())).await.unwrap_err();
+    let error = images.metadata(&Name::new(&format!("{}/fn:v1", stub.host()))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unauthorized);
     let expected = "asking for a token: http://10.255.255.1:9/token has no TLS, and credentials are not sent in the clear";
     assert!(error.to_string().contains(expected), "{error}");

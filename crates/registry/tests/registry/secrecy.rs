@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use loggia_function::Image as Name;
 use loggia_registry::{Images, Reference, Settings};
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
@@ -96,7 +97,7 @@ fn no_credential_is_ever_shown() {
                 std::fs::write(&auth_file, json!({"auths": {host: entry}}).to_string()).unwrap();
                 let settings = Settings { auth_file: Some(auth_file), ..settings() };
                 let images = Images::new(settings.clone());
-                let outcome = images.metadata(&image).await;
+                let outcome = images.metadata(&Name::new(&image)).await;
                 let secret = images.pull_secret();
                 let _ = writeln!(shown, "{outcome:?} {images:?} {images:#?} {secret:?} {settings:?}");
                 if let Err(error) = outcome {
@@ -104,7 +105,12 @@ fn no_credential_is_ever_shown() {
                 }
             }
             let images = Images::new(Settings { auth_file: Some(broken), ..settings() });
-            let _ = writeln!(shown, "{:?} {:?}", images.read_pull_secret(), images.metadata(&image).await);
+            let _ = writeln!(
+                shown,
+                "{:?} {:?}",
+                images.read_pull_secret(),
+                images.metadata(&Name::new(&image)).await
+            );
         });
     });
 

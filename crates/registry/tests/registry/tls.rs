@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use loggia_function::Image as Name;
 use loggia_registry::{Error, Images, Kind, Settings};
 
 use crate::support::certificate::{Authority, rotate, self_signed};
@@ -26,7 +27,7 @@ async fn a_registry_is_trusted_by_the_authority_of_the_installation_only() {
     let authority = Authority::new();
     let registry = Registry::start(&Setup { tls: Some(&authority), ..Setup::default() });
     let image = registry.push(&Image::named("tls"), "fn:v1");
-    let ask = async |place: PathBuf| trusting(&[place]).metadata(&image).await;
+    let ask = async |place: PathBuf| trusting(&[place]).metadata(&Name::new(&image)).await;
 
     for name in ["ca.crt", "ca.pem"] {
         let (_folder, place) = authority.folder(name);
@@ -37,7 +38,7 @@ async fn a_registry_is_trusted_by_the_authority_of_the_installation_only() {
     // The registry stands on this machine, where HTTP may be tried; but not where TLS is and is not trusted.
     let unknown =
         "the registry's certificate is not trusted: it is signed by an unknown authority; nothing was sent";
-    let error = images().metadata(&image).await.unwrap_err();
+    let error = images().metadata(&Name::new(&image)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Untrusted);
     assert!(error.to_string().contains(unknown), "{error}");
     let (_folder, place) = Authority::new().folder("ca.crt");
@@ -46,7 +47,7 @@ async fn a_registry_is_trusted_by_the_authority_of_the_installation_only() {
 
     // An answer of the registry is the answer, whoever is trusted.
     let (_folder, place) = authority.folder("ca.crt");
-    let error = trusting(&[place]).metadata(&registry.image("fn:v2")).await.unwrap_err();
+    let error = trusting(&[place]).metadata(&Name::new(&registry.image("fn:v2"))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
 }
 
@@ -55,7 +56,7 @@ async fn unusable_certificates_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path();
     let ask = async |place: PathBuf| -> Error {
-        trusting(&[place]).metadata("localhost:1/fn:v1").await.unwrap_err()
+        trusting(&[place]).metadata(&Name::new("localhost:1/fn:v1")).await.unwrap_err()
     };
     let neither = ask(place.to_owned()).await;
     let (crt, pem) = (place.join("ca.crt"), place.join("ca.pem"));
@@ -88,12 +89,12 @@ async fn a_rotated_authority_is_used_without_a_restart() {
     let (_folder, place) = Authority::new().folder("ca.crt");
     let images = trusting(std::slice::from_ref(&place));
     tokio::spawn(images.clone().follow_changes());
-    assert_eq!(images.metadata(&image).await.unwrap_err().kind(), Kind::Untrusted);
-    assert_eq!(images.metadata(&image).await.unwrap_err().kind(), Kind::Untrusted);
+    assert_eq!(images.metadata(&Name::new(&image)).await.unwrap_err().kind(), Kind::Untrusted);
+    assert_eq!(images.metadata(&Name::new(&image)).await.unwrap_err().kind(), Kind::Untrusted);
     rotate(&place.join("ca.crt"), &authority.pem());
     // Longer than the files are left alone.
     crate::clock::pass(std::time::Duration::from_secs(2)).await;
-    assert!(images.metadata(&image).await.is_ok());
+    assert!(images.metadata(&Name::new(&image)).await.is_ok());
 }
 
 /// What `openssl req -x509` makes is an authority and a server at once, and Go takes it.
@@ -104,7 +105,7 @@ async fn a_registry_with_a_certificate_that_signed_itself_is_trusted_if_that_one
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("ca.crt"), &pem).unwrap();
     let error = trusting(&[folder.path().to_owned()])
-        .metadata(&format!("localhost:{address}/fn:v1"))
+        .metadata(&Name::new(&format!("localhost:{address}/fn:v1")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound, "{error}");
@@ -112,7 +113,7 @@ async fn a_registry_with_a_certificate_that_signed_itself_is_trusted_if_that_one
 
     // The same certificate under another name is refused.
     let error = trusting(&[folder.path().to_owned()])
-        .metadata(&format!("127.0.0.1:{address}/fn:v1"))
+        .metadata(&Name::new(&format!("127.0.0.1:{address}/fn:v1")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), Kind::Untrusted, "{error}");
@@ -120,7 +121,7 @@ async fn a_registry_with_a_certificate_that_signed_itself_is_trusted_if_that_one
     let (other, _) = self_signed("localhost");
     fs::write(folder.path().join("ca.crt"), &other).unwrap();
     let error = trusting(&[folder.path().to_owned()])
-        .metadata(&format!("localhost:{address}/fn:v1"))
+        .metadata(&Name::new(&format!("localhost:{address}/fn:v1")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), Kind::Untrusted, "{error}");
@@ -163,7 +164,7 @@ fn serve_tls(pem: &str, key: &str) -> (u16, Arc<AtomicUsize>) {
 #[tokio::test]
 async fn a_registry_elsewhere_is_never_asked_in_the_clear() {
     // The name leads nowhere, so an attempt in the clear could not succeed; that none is made is in the words.
-    let error = images().metadata("registry.invalid:5000/fn:v1").await.unwrap_err();
+    let error = images().metadata(&Name::new("registry.invalid:5000/fn:v1")).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unreachable, "{error}");
     assert!(error.to_string().contains("reading the manifest: no connection: "), "{error}");
 }
@@ -175,7 +176,9 @@ async fn a_registry_that_was_heard_over_tls_is_not_asked_in_the_clear_later() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("ca.crt"), &pem).unwrap();
     let images = trusting(&[folder.path().to_owned()]);
-    let ask = async |tag: &str| images.metadata(&format!("localhost:{port}/fn:{tag}")).await.unwrap_err();
+    let ask = async |tag: &str| {
+        images.metadata(&Name::new(&format!("localhost:{port}/fn:{tag}"))).await.unwrap_err()
+    };
     assert_eq!(ask("v1").await.kind(), Kind::NotFound);
     // From now on somebody hangs up on TLS and answers everything in the clear.
     over.store(1, Ordering::SeqCst);

@@ -1,12 +1,12 @@
 //! The metrics that only a function runner has.
 
 use std::hash::Hash;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loggia_evaluator::process::Processes;
+use loggia_function::Code;
 use loggia_pods::{InstanceState, Snapshot};
+use loggia_process::Processes;
 use loggia_registry::Found;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -14,11 +14,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
-use tonic::Code;
 
 use super::Sources;
+use super::evaluated::Evaluated;
 use super::names::Names;
-use super::observed::Evaluated;
 use crate::Telemetry;
 use crate::metrics::{Durations, Rpc, in_milliseconds, milliseconds};
 
@@ -284,27 +283,27 @@ impl Metrics {
 
     /// Counts an evaluation that is over, and returns the label for its image.
     pub(super) fn evaluated(&self, evaluated: &Evaluated) -> Arc<str> {
-        let Evaluated { image, evaluator, code, total, noted, .. } = evaluated;
+        let Evaluated { image, evaluator, code, total, recorded, .. } = evaluated;
         // Names of functions that do not exist must not use up the labels for those that do.
         let kept = !matches!(code, Code::NotFound | Code::InvalidArgument);
         let image = self.images.label(image, kept);
-        let outcome = loggia_evaluator::code_name(*code);
+        let outcome = code.name();
         let labels = Evaluation { image: Arc::clone(&image), evaluator, outcome };
         self.evaluations.get_or_create(&labels).inc();
         let labels = ByImage { image: Arc::clone(&image), evaluator };
         self.evaluation.get_or_create(&labels).observe(total.as_secs_f64());
         let labels = ByEvaluator { evaluator };
-        if let Some(queued) = noted.queued {
+        if let Some(queued) = recorded.queued {
             self.queue.get_or_create(&labels).observe(queued.as_secs_f64());
         }
-        if let Some(called) = noted.called {
+        if let Some(called) = evaluated.called() {
             self.call.get_or_create(&labels).observe(called.as_secs_f64());
-            if noted.pod.is_some() {
-                let rpc = Rpc::new("evaluator.FunctionEvaluator", "EvaluateFunction", *code);
+            if recorded.pod.is_some() {
+                let rpc = Rpc::new("evaluator.FunctionEvaluator", "EvaluateFunction", code.number());
                 self.pod_calls.get_or_create(&rpc).observe(in_milliseconds(called));
             }
         }
-        if let Some(exit) = noted.exit {
+        if let Some(exit) = recorded.exit {
             self.exits.get_or_create(&Exit { result: result_of(exit) }).inc();
         }
         image
@@ -352,11 +351,11 @@ fn as_gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn result_of(exit: ExitStatus) -> &'static str {
-    match exit.code() {
-        Some(0) => "success",
-        Some(_) => "failure",
-        None => "signal",
+fn result_of(exit: loggia_function::Exit) -> &'static str {
+    match exit {
+        loggia_function::Exit::Code(0) => "success",
+        loggia_function::Exit::Code(_) => "failure",
+        loggia_function::Exit::Signal { .. } => "signal",
     }
 }
 

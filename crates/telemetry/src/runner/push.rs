@@ -10,7 +10,8 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use http::{HeaderMap, Uri};
-use loggia_evaluator::{causes, code_name};
+use loggia_function::Code;
+use loggia_go::chain;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
@@ -187,7 +188,7 @@ async fn over_http(
         .header(http::header::CONTENT_TYPE, "application/x-protobuf")
         .body(body);
     // The address may hold a password.
-    let causes = |error: reqwest::Error| short(&causes(&error.without_url()));
+    let causes = |error: reqwest::Error| short(&chain(&error.without_url()));
     let answer = request.send().await.map_err(causes)?;
     if !answer.status().is_success() {
         return Err(format!("the collector answered {}", answer.status()));
@@ -221,9 +222,9 @@ async fn print(text: String, printing: &mut Option<JoinHandle<io::Result<()>>>) 
 }
 
 fn reason_of(status: &Status) -> String {
-    let mut reason = format!("{}: {}", code_name(status.code()), status.message());
+    let mut reason = format!("{}: {}", Code::from_number(status.code() as i32), status.message());
     if let Some(source) = status.source() {
-        reason = format!("{reason}: {}", causes(source));
+        reason = format!("{reason}: {}", chain(source));
     }
     short(&reason)
 }

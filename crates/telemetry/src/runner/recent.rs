@@ -4,10 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use loggia_evaluator::context::CallId;
-use tonic::Code;
+use loggia_function::{CallId, Code};
 
-use super::observed::Evaluated;
+use super::evaluated::Evaluated;
 
 /// How many evaluations are remembered.
 const MOST_EVALUATIONS: usize = 100;
@@ -65,7 +64,7 @@ pub(crate) struct Figures {
 impl Recent {
     /// `label` is the name that the function's figures are kept under.
     pub(crate) fn push(&mut self, label: &Arc<str>, evaluated: &Evaluated) {
-        let Evaluated { at, call, evaluator, code, total, noted, input, output, cause, image, spans: _ } =
+        let Evaluated { at, call, evaluator, code, total, recorded, input, output, cause, image, traced: _ } =
             evaluated;
         let failed = *code != Code::Ok;
         let entry = Entry {
@@ -75,9 +74,9 @@ impl Recent {
             evaluator,
             code: *code,
             total: *total,
-            queued: noted.queued,
-            called: noted.called,
-            pod: noted.pod.clone(),
+            queued: recorded.queued,
+            called: evaluated.called(),
+            pod: recorded.pod.clone(),
             input: *input,
             output: *output,
             cause: cause.as_ref().map(|cause| cut(cause, LONGEST_CAUSE)),

@@ -5,7 +5,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::http::StatusCode;
-use loggia_evaluator::code_name;
 use loggia_pods::{FunctionView, InstanceView, Snapshot};
 use serde_json::{Value, json};
 
@@ -116,7 +115,7 @@ fn entry(entry: &Entry) -> Value {
         "call": call.to_string(),
         "image": &**image,
         "evaluator": evaluator,
-        "outcome": code_name(*code),
+        "outcome": code.name(),
         "total": millis(*total),
         "queue": queued.map(millis),
         "run": called.map(millis),

@@ -3,40 +3,40 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use loggia_evaluator::context::{CallId, Context, Noted, note};
-use loggia_evaluator::{Answer, Call, Ended, Error, Evaluation, Evaluator, Lifecycle, Observer as _};
+use loggia_function::{
+    Budget, Call, CallId, Code, Context, Exit, FunctionRef, Image, Knows, Observed, Outcome, Recorded,
+    RunError, Running, Runtime,
+};
+use loggia_grpc::{Ended, Lifecycle};
 use loggia_pods::{FunctionView, InstanceState, InstanceView, Observer as _, Phase, Snapshot};
 use loggia_registry::{Found, Observer as _};
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use tonic::Code;
 
-use super::observed::Evaluated;
+use super::evaluated::Evaluated;
 use super::push;
-use crate::{Observed, Sources, Telemetry};
+use crate::{Sources, Telemetry};
 
 fn evaluated(image: &str, code: Code) -> Evaluated {
     Evaluated {
         at: SystemTime::now(),
         call: CallId::new(),
-        spans: None,
+        traced: None,
         image: image.to_owned(),
         evaluator: "pod",
         code,
         total: Duration::from_millis(30),
-        noted: Noted {
-            evaluator: Some("pod"),
+        recorded: Recorded {
+            runtime: Some("pod"),
             queued: Some(Duration::from_millis(10)),
             called: Some(Duration::from_millis(20)),
             ran: None,
             pod: Some("x-v1-1-00".into()),
-            exit: Some(ExitStatus::from_raw(0)),
+            exit: Some(Exit::Code(0)),
         },
         input: Some(100),
         output: Some(200),
@@ -76,16 +76,12 @@ async fn eventful() -> String {
 fn eventful_telemetry() -> Telemetry {
     let telemetry = Telemetry::new("1.2.3");
     telemetry.look_at(Sources::default());
-    let (context, took) = (Context::of(&http::HeaderMap::new()), Duration::from_millis(7));
-    telemetry.ended(Ended {
-        service: "s",
-        method: "M",
-        code: Code::Ok,
-        took,
-        context: &context,
-        caller: None,
-    });
-    telemetry.shared.runner.evaluated(&evaluated("r.io/x:v1", Code::Ok));
+    let (context, took) = (Context::read(|_| None), Duration::from_millis(7));
+    loggia_grpc::Observer::ended(
+        &telemetry,
+        Ended { service: "s", method: "M", code: tonic::Code::Ok, took, context: &context, caller: None },
+    );
+    telemetry.shared.runner.note(&evaluated("r.io/x:v1", Code::Ok));
     Phase::ALL.into_iter().for_each(|phase| telemetry.phase(phase, Duration::from_secs(1)));
     telemetry.started("r.io/x:v1", true, Duration::from_secs(2));
     telemetry.left("r.io/x:v1", "expired");
@@ -183,8 +179,8 @@ async fn names_and_units_follow_the_conventions() {
 async fn made_up_images_do_not_multiply_series() {
     let telemetry = Telemetry::new("1");
     for number in 0..1000 {
-        telemetry.shared.runner.evaluated(&evaluated(&format!("junk-{number}"), Code::NotFound));
-        telemetry.shared.runner.evaluated(&evaluated(&format!("real-{number}"), Code::Ok));
+        telemetry.shared.runner.note(&evaluated(&format!("junk-{number}"), Code::NotFound));
+        telemetry.shared.runner.note(&evaluated(&format!("real-{number}"), Code::Ok));
     }
     let text = telemetry.metrics().await;
     let images: BTreeSet<_> =
@@ -201,18 +197,22 @@ async fn made_up_images_do_not_multiply_series() {
 #[derive(Debug)]
 struct Moody;
 
-impl Evaluator for Moody {
+impl Runtime for Moody {
     fn name(&self) -> &'static str {
         "exec"
     }
 
-    fn evaluate<'a>(&'a self, call: &'a Call) -> Evaluation<'a> {
+    fn knows(&self, _: &FunctionRef) -> Knows {
+        Knows::Yes
+    }
+
+    fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
         Box::pin(async move {
-            note(|noted| noted.evaluator = Some("exec"));
-            match call.image.as_str() {
+            call.record.note(|recorded| recorded.runtime = Some("exec"));
+            match call.function.name() {
                 "hangs" => std::future::pending().await,
-                "fails" => Err(Error::Unavailable("not now")),
-                _ => Ok(Answer { resource_list: "out".into(), ..Answer::default() }),
+                "fails" => Err(RunError::Unavailable("not now")),
+                _ => Ok(Outcome::default()),
             }
         })
     }
@@ -224,14 +224,16 @@ async fn every_end_of_an_evaluation_is_counted_once() {
     let lifecycle = Lifecycle::default();
     lifecycle.serve();
     telemetry.look_at(Sources { lifecycle, evaluators: vec!["exec"], ..Sources::default() });
-    let observed = Arc::new(Observed { evaluator: Moody, telemetry: telemetry.clone() });
+    let observed = Observed { runtime: Moody, observer: Arc::new(telemetry.clone()) };
     let now = tokio::time::Instant::now();
-    let call = |image: &str, deadline| Call { image: image.into(), resource_list: "in".into(), deadline };
-    observed.evaluate(&call("works", None)).await.unwrap();
-    observed.evaluate(&call("fails", None)).await.unwrap_err();
+    let call = |image: &str, deadline| {
+        Call::of_image(Image::new(image), "in".into(), Budget { deadline, ..Budget::UNBOUNDED })
+    };
+    observed.run(&call("works", None)).await.unwrap();
+    observed.run(&call("fails", None)).await.unwrap_err();
     for deadline in [None, Some(now + Duration::from_secs(1))] {
         let hangs = call("hangs", deadline);
-        tokio::time::timeout(Duration::from_secs(5), observed.evaluate(&hangs)).await.unwrap_err();
+        tokio::time::timeout(Duration::from_secs(5), observed.run(&hangs)).await.unwrap_err();
     }
     let text = telemetry.metrics().await;
     for (image, outcome) in

@@ -1,7 +1,7 @@
 //! Traces: what was measured anyway, sent on as spans to a collector.
 //!
 //! Spans are made when they are over. Only their ids must be known before, so that what happens elsewhere can
-//! name them: [`Telemetry::began`](crate::Telemetry) and [`Observed`](crate::Observed) draw those. Sending happens
+//! name them: [`Telemetry`](crate::Telemetry) draws those when a call begins. Sending happens
 //! on a thread of its own, out of a queue that drops what does not fit: a collector that is slow, wrong or away
 //! costs no call anything.
 
@@ -11,8 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use loggia_evaluator::context::{Trace, chance};
-use loggia_evaluator::{Ended, code_name};
+use loggia_function::{Code, Trace};
+use loggia_go::random_id;
+use loggia_grpc::Ended;
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::{HttpClient, HttpError};
@@ -20,9 +21,8 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttp
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{self as export, BatchSpanProcessor, SpanData, SpanProcessor as _};
 use tokio::runtime::Handle;
-use tonic::Code;
 
-use super::observed::Evaluated;
+use super::evaluated::Evaluated;
 use super::otlp::{http_client, resource};
 use crate::environment;
 
@@ -34,15 +34,6 @@ const LAST_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct Traces {
     processor: BatchSpanProcessor,
     scope: InstrumentationScope,
-}
-
-/// The ids of the spans of one evaluation, drawn before it begins.
-#[derive(Clone, Debug)]
-pub(crate) struct Spans {
-    /// Where the evaluation belongs.
-    pub(crate) trace: Trace,
-    evaluation: u64,
-    call: u64,
 }
 
 /// A span to be.
@@ -100,7 +91,7 @@ impl Traces {
             KeyValue::new("rpc.system", "grpc"),
             KeyValue::new("rpc.service", service),
             KeyValue::new("rpc.method", method.to_owned()),
-            KeyValue::new("rpc.grpc.status_code", code as i64),
+            KeyValue::new("rpc.grpc.status_code", i64::from(code as i32)),
             KeyValue::new("loggia.call", call.context.id().to_string()),
         ];
         self.send(
@@ -113,15 +104,16 @@ impl Traces {
                 name: format!("{service}/{method}"),
                 begin: SystemTime::now() - took,
                 took,
-                code,
+                code: Code::from_number(code as i32),
                 attributes,
             },
         );
     }
 
     /// An evaluation, with what is known of its parts.
-    pub(crate) fn evaluated(&self, spans: &Spans, evaluated: &Evaluated) {
-        let Evaluated { at, image, evaluator, code, total, noted, .. } = evaluated;
+    pub(crate) fn evaluated(&self, evaluated: &Evaluated) {
+        let Evaluated { at, image, evaluator, code, total, recorded, traced, .. } = evaluated;
+        let Some((trace, inside)) = traced else { return };
         let begin = *at - *total;
         let attributes =
             vec![KeyValue::new("loggia.image", image.clone()), KeyValue::new("loggia.evaluator", *evaluator)];
@@ -136,26 +128,25 @@ impl Traces {
             code: *code,
             attributes,
         };
-        let Spans { trace, evaluation, call } = spans;
-        let (internal, own) = (SpanKind::Internal, *evaluation);
+        let (internal, own, call) = (SpanKind::Internal, random_id(), inside.parent);
         let whole = span(own, trace.parent, internal.clone(), "evaluate", begin, *total, attributes);
         self.send(trace, whole);
-        let queued = noted.queued.unwrap_or_default();
-        if noted.queued.is_some() {
-            let queue = span(chance(), own, internal.clone(), "wait", begin, queued, vec![]);
+        let queued = recorded.queued.unwrap_or_default();
+        if recorded.queued.is_some() {
+            let queue = span(random_id(), own, internal.clone(), "wait", begin, queued, vec![]);
             self.send(trace, Span { code: Code::Ok, ..queue });
         }
-        let Some(called) = noted.called else { return };
+        let Some(called) = evaluated.called() else { return };
         let begin = begin + queued;
-        let Some(pod) = &noted.pod else {
-            return self.send(trace, span(*call, own, internal, "process", begin, called, vec![]));
+        let Some(pod) = &recorded.pod else {
+            return self.send(trace, span(call, own, internal, "process", begin, called, vec![]));
         };
         let attributes = vec![KeyValue::new("k8s.pod.name", pod.to_string())];
-        self.send(trace, span(*call, own, SpanKind::Client, "pod", begin, called, attributes));
+        self.send(trace, span(call, own, SpanKind::Client, "pod", begin, called, attributes));
         // The server in the pod says how long its process ran, and not when: half of the rest is the way there.
-        if let Some(ran) = noted.ran.filter(|ran| *ran <= called) {
+        if let Some(ran) = recorded.ran.filter(|ran| *ran <= called) {
             let begin = begin + (called - ran) / 2;
-            self.send(trace, span(chance(), *call, internal, "process", begin, ran, vec![]));
+            self.send(trace, span(random_id(), call, internal, "process", begin, ran, vec![]));
         }
     }
 
@@ -181,7 +172,7 @@ impl Traces {
             links: Default::default(),
             status: match code {
                 Code::Ok => Status::Unset,
-                code => Status::error(code_name(code)),
+                code => Status::error(code.name()),
             },
             instrumentation_scope: self.scope.clone(),
         });
@@ -190,20 +181,6 @@ impl Traces {
 
 fn batches(exporter: impl export::SpanExporter + 'static) -> BatchSpanProcessor {
     BatchSpanProcessor::builder(exporter).build()
-}
-
-// === impl Spans ===
-
-impl Spans {
-    /// Ids for an evaluation at this place of a trace, if it is to be recorded.
-    pub(crate) fn at(trace: &Trace) -> Option<Self> {
-        trace.sampled.then(|| Self { trace: trace.clone(), evaluation: chance(), call: chance() })
-    }
-
-    /// The place of whatever the function is told by.
-    pub(crate) fn inside(&self) -> Trace {
-        Trace { parent: self.call, ..self.trace.clone() }
-    }
 }
 
 // === impl Http ===

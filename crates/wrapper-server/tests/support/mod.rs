@@ -3,8 +3,8 @@
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test file uses its own part")]
 
 use bytes::Bytes;
-use loggia_evaluator::wire::details::EvaluationError;
-use loggia_evaluator::{Answer, Client};
+use loggia_grpc::wire::details::EvaluationError;
+use loggia_grpc::{Answer, Client};
 use tonic::Status;
 
 pub use loggia_testing::*;

@@ -20,7 +20,7 @@ impl Task {
             .hashes
             .entry(record.image.clone())
             .or_insert_with(|| starter.blueprint(&template, &record.image, &record.requested).hash().ok());
-        let known = starter.images.known(&record.requested);
+        let known = starter.images.known(&loggia_function::Image::new(&record.requested));
         let moved = match (known, &record.digest) {
             (Some(known), Some(digest)) => !is_of(digest, &known),
             _ => false,
@@ -52,7 +52,7 @@ impl Task {
         let Some(record) = self.roster.records.get(&instance) else { return };
         let Some(pulled) = record.pulled.clone() else { return };
         let (image, requested) = (record.image.clone(), Arc::clone(&record.requested));
-        let Some(known) = self.starter.images.known(&requested) else { return };
+        let Some(known) = self.starter.images.known(&loggia_function::Image::new(&requested)) else { return };
         if !self.pulled.insert((image.clone(), pulled.clone())) || is_of(&pulled, &known) {
             return;
         }
@@ -62,7 +62,10 @@ impl Task {
         );
         let (images, inbox) = (self.starter.images.clone(), self.inbox.clone());
         tokio::spawn(async move {
-            let outcome = images.refresh(&requested).await.map_err(|error| error.to_string());
+            let outcome = images
+                .refresh(&loggia_function::Image::new(&requested))
+                .await
+                .map_err(|error| error.to_string());
             if let Some(inbox) = inbox.upgrade() {
                 let _ = inbox.send(Message::Asked { image, pulled, outcome });
             }

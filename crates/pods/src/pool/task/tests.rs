@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
-use loggia_evaluator::tls::{ClientFiles, ClientTls, ServerFiles};
+use loggia_grpc::tls::{ClientFiles, ClientTls, ServerFiles};
 use loggia_registry::Images;
 use loggia_testing::Authority;
 use serde_json::{Value, json};

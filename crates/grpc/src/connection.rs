@@ -1,0 +1,238 @@
+//! One connection to a server, for the gRPC clients of this project.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tonic::body::Body;
+use tower_service::Service;
+
+use crate::http2::{self, Failed, Incoming, Requests};
+#[cfg(feature = "tls")]
+use crate::tls::ClientTls;
+
+/// How long a server may take to accept.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+
+type Request = http::Request<Body>;
+type Response = http::Response<Incoming>;
+
+/// A connection that is made on first use and again when it broke. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: Target,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+    requests: Mutex<Option<Requests>>,
+}
+
+/// Who the server must be, and how it is spoken to.
+#[cfg(feature = "tls")]
+#[derive(Debug)]
+struct Tls {
+    name: rustls::pki_types::ServerName<'static>,
+    trust: ClientTls,
+    origin: Uri,
+}
+
+/// Where the server is.
+#[derive(Clone, Debug)]
+enum Target {
+    /// A host, which is looked up for every connection, and a port.
+    Name(String),
+    /// To be tried one after another.
+    Addresses(Vec<SocketAddr>),
+}
+
+/// Why a request has no response.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0} did not accept the connection within {CONNECT_TIME:?}")]
+    NotAccepted(String),
+    #[error("dial tcp {0}: {1}")]
+    NotConnected(String, io::Error),
+    #[error("{0}: no TLS: {1}")]
+    NotTrusted(String, io::Error),
+    #[error("the connection broke")]
+    Broken(#[from] h2::Error),
+}
+
+/// A text that is not `HOST:PORT`.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not the address of a server; write HOST:PORT")]
+pub struct AddressError(String);
+
+/// Why there can be no connection over TLS.
+#[cfg(feature = "tls")]
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    #[error(transparent)]
+    Files(#[from] crate::tls::Error),
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// A connection to `HOST:PORT`. Nothing is sent yet.
+    pub fn new(address: &str) -> Result<Self, AddressError> {
+        let authority: Option<http::uri::Authority> = address.parse().ok();
+        match authority.filter(|authority| !authority.host().is_empty() && authority.port_u16().is_some()) {
+            Some(_) => Ok(Self::with(Target::Name(address.to_owned()))),
+            None => Err(AddressError(address.to_owned())),
+        }
+    }
+
+    /// A connection to the first of these addresses that accepts it. Nothing is looked up.
+    pub fn to(addresses: Vec<SocketAddr>) -> Self {
+        Self::with(Target::Addresses(addresses))
+    }
+
+    /// A connection to `HOST:PORT` over TLS, to a server of the name that is looked up.
+    #[cfg(feature = "tls")]
+    pub fn over_tls(address: &str, files: &crate::tls::ClientFiles) -> Result<Self, TlsError> {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let name = host.trim_start_matches('[').trim_end_matches(']');
+        Ok(Self::to_named(address, name, ClientTls::new(files.clone())?)?)
+    }
+
+    /// A connection to `HOST:PORT` over TLS, to a server whose certificate is for this name.
+    #[cfg(feature = "tls")]
+    pub fn to_named(address: &str, name: &str, trust: ClientTls) -> Result<Self, AddressError> {
+        let refused = || AddressError(address.to_owned());
+        let authority: http::uri::Authority = address.parse().map_err(|_| refused())?;
+        if authority.host().is_empty() || authority.port_u16().is_none() {
+            return Err(refused());
+        }
+        let name = name.to_owned().try_into().map_err(|_| AddressError(name.to_owned()))?;
+        let origin = Uri::try_from(format!("https://{authority}")).map_err(|_| refused())?;
+        Ok(Self::with(Target::Name(address.to_owned())).over(Tls { name, trust, origin }))
+    }
+
+    /// The same over TLS, to a server whose certificate is for this name, if it is one.
+    #[cfg(feature = "tls")]
+    pub fn named(self, name: &str, trust: ClientTls) -> Option<Self> {
+        let name = name.to_owned().try_into().ok()?;
+        Some(self.over(Tls { name, trust, origin: Uri::from_static("https://localhost") }))
+    }
+
+    /// The same, of which nothing was sent yet, over TLS.
+    #[cfg(feature = "tls")]
+    fn over(self, tls: Tls) -> Self {
+        let target = self.shared.target.clone();
+        Self { shared: Arc::new(Shared { target, tls: Some(tls), requests: Mutex::new(None) }) }
+    }
+
+    fn with(target: Target) -> Self {
+        let shared = Shared {
+            target,
+            #[cfg(feature = "tls")]
+            tls: None,
+            requests: Mutex::new(None),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Connects now, unless that was done.
+    pub async fn ready(&self) -> Result<(), Error> {
+        self.shared.requests().await.map(drop)
+    }
+
+    /// What a client has to put before its paths.
+    pub fn origin(&self) -> Uri {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.shared.tls {
+            return tls.origin.clone();
+        }
+        // The name of a server means nothing to it, and an address of version 6 is hard to write down.
+        Uri::from_static("http://localhost")
+    }
+}
+
+impl Service<Request> for Connection {
+    type Response = Response;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let request = match shared.requests().await?.send(request).await {
+                Ok(response) => return Ok(response),
+                // A server that is about to leave takes no more on this connection: that request was never
+                // seen by anybody.
+                Err(Failed::NotTaken(request, _)) => *request,
+                Err(Failed::Broken(error)) => return Err(error.into()),
+            };
+            *shared.requests.lock().await = None;
+            shared.requests().await?.send(request).await.map_err(|failed| match failed {
+                Failed::NotTaken(_, error) | Failed::Broken(error) => error.into(),
+            })
+        })
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// The way to send requests, over the connection there is or a new one.
+    async fn requests(&self) -> Result<Requests, Error> {
+        let mut requests = self.requests.lock().await;
+        if let Some(requests) = requests.as_ref().filter(|requests| !requests.is_closed()) {
+            return Ok(requests.clone());
+        }
+        let fresh = tokio::time::timeout(CONNECT_TIME, self.connect())
+            .await
+            .map_err(|_| Error::NotAccepted(self.target.to_string()))??;
+        Ok(requests.insert(fresh).clone())
+    }
+
+    async fn connect(&self) -> Result<Requests, Error> {
+        let stream = match &self.target {
+            Target::Name(name) => TcpStream::connect(name).await,
+            Target::Addresses(addresses) => TcpStream::connect(addresses.as_slice()).await,
+        };
+        let stream = stream.map_err(|error| Error::NotConnected(self.target.to_string(), error))?;
+        let _ = stream.set_nodelay(true);
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let connector = tokio_rustls::TlsConnector::from(tls.trust.config());
+            let stream = connector.connect(tls.name.clone(), stream).await;
+            let stream = stream.map_err(|error| Error::NotTrusted(self.target.to_string(), error))?;
+            return Ok(http2::begin(stream).await?);
+        }
+        Ok(http2::begin(stream).await?)
+    }
+}
+
+// === impl Target ===
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Addresses(addresses) => {
+                let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                f.write_str(&addresses.join(", "))
+            }
+        }
+    }
+}
