@@ -78,7 +78,7 @@ fn guarded(image: &str, resource_list: String, memory: u64) -> String {
             assert!(!outcome.exit.success(), "{outcome:?}");
             String::from_utf8_lossy(&outcome.output.to_bytes()).into_owned() + &outcome.stderr.text()
         }
-        Err(RunError::Guarded(guarded)) => guarded.to_string(),
+        Err(RunError::Guarded(guarded)) => format!("function {image:?} {guarded}"),
         Err(error) => panic!("{error:?}"),
     }
 }

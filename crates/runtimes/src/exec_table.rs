@@ -133,6 +133,7 @@ impl ExecTable {
                 program.path.display()
             )));
         }
+        debug!(image = %call.function, "Evaluating in executable mode");
         let command = Command {
             program: program.path.clone(),
             arguments: vec![],
