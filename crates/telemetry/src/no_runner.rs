@@ -1,4 +1,4 @@
-//! What [`runner`](self) is in a program that only serves its metrics: it counts, looks at and sends nothing.
+//! The module `runner` of a program that only serves its metrics: it counts, looks at and sends nothing.
 
 use std::convert::Infallible;
 

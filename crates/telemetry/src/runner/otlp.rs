@@ -37,14 +37,14 @@ pub(crate) fn resource() -> Resource {
     }
     let resource = resource.build();
     let name = resource.get(&Key::from_static_str("service.name"));
-    match name.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
-        true => Resource::builder().with_service_name("function-runner").build(),
-        false => resource,
+    if name.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
+        return Resource::builder().with_service_name("function-runner").build();
     }
+    resource
 }
 
-/// What carries messages over HTTP, and nowhere but to the collector: headers may be secrets. Where the system
-/// has no authorities it still reaches collectors that need none.
+/// A client that follows no redirects: headers may be secrets of the collector. Where the system has no CA
+/// certificates it still reaches collectors without TLS.
 pub(crate) fn http_client() -> Result<reqwest::Client, reqwest::Error> {
     let client =
         || reqwest::Client::builder().user_agent(USER_AGENT).redirect(reqwest::redirect::Policy::none());

@@ -158,8 +158,8 @@ async fn the_text_is_what_prometheus_reads() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
     }
-    // The names that Porch's own tests and dashboards look for.
-    assert!(text.contains("rpc_server_") && text.contains("rpc_client_"));
+    // Porch's own tests look for these prefixes.
+    assert!(text.contains("\nrpc_server_") && text.contains("\nrpc_client_"));
 }
 
 #[tokio::test]
