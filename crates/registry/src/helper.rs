@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loggia_evaluator::process::{self, Command, Environment, Limits, Processes};
+use loggia_go::errno_text;
 use serde::Deserialize;
 use tokio::time::Instant;
 use tracing::debug;
@@ -61,7 +62,9 @@ impl Helpers {
         let finished = self.processes.run(&command, Bytes::from(server.to_owned()), Some(deadline)).await;
         let finished = finished.map_err(|error| match error {
             process::Error::DeadlineExceeded => format!("`{program}` gave no answer in {:?}", self.timeout),
-            process::Error::NotStarted { .. } => format!("`{program}` cannot be started: {error}"),
+            process::Error::NotStarted { source, .. } => {
+                format!("`{program}` cannot be started: fork/exec {program}: {}", errno_text(&source))
+            }
             other => format!("`{program}`: {other}"),
         })?;
         if finished.status.success() {
