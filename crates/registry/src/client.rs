@@ -148,6 +148,7 @@ impl Client {
     /// | `Fallback` | nothing      | https | no TLS: sends http (next line); otherwise as for `Never`          |
     /// |            |              | http  | HTTP 400: returns the failure of https                            |
     /// |            |              |       | other response: sets `plain_http`, returns it                     |
+    /// |            |              |       | failure: returns it                                               |
     ///
     /// HTTP 400 counts because it is how a TLS server answers plain HTTP.
     async fn reach(

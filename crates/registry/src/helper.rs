@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use loggia_go::errno_text;
 use loggia_process::{self as process, Bounds, Command, Environment, Limits, Processes};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -65,7 +66,9 @@ impl Helpers {
         let finished = self.processes.run(&command, Bytes::from(server.to_owned()), bounds).await;
         let finished = finished.map_err(|error| match error {
             process::Error::DeadlineExceeded => format!("`{program}` gave no answer in {:?}", self.timeout),
-            process::Error::NotStarted { .. } => format!("`{program}` cannot be started: {error}"),
+            process::Error::NotStarted { source, .. } => {
+                format!("`{program}` cannot be started: fork/exec {program}: {}", errno_text(&source))
+            }
             other => format!("`{program}`: {other}"),
         })?;
         if finished.status.success() {

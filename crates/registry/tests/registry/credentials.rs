@@ -221,7 +221,9 @@ async fn a_helper_that_is_not_there_is_named() {
     let images = Images::new(Settings { auth_file: Some(config), ..settings() });
     let error: Error = images.metadata(&Name::new(&format!("{}/fn:v1", stub.host()))).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Configuration);
-    assert!(error.to_string().contains("`docker-credential-loggia-missing` cannot be started"), "{error}");
+    let expected = "`docker-credential-loggia-missing` cannot be started: \
+                    fork/exec docker-credential-loggia-missing: no such file or directory (named in ";
+    assert!(error.to_string().contains(expected), "{error}");
 }
 
 #[tokio::test]
