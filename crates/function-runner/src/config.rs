@@ -178,7 +178,7 @@ impl Config {
         let catalog = check_prefix(default_image_prefix).map_err(UsageError::ImagePrefix)?;
         let exec = enabled(Runtime::Exec)
             .then(|| ExecConfig::resolve(exec, given.contains("config"), concurrent, surroundings));
-        // Outside of packages short names are resolved only for those who ask for it.
+        // Outside of packages short names get the prefix only if the flag was given.
         let image_prefix = Some(catalog.clone())
             .filter(|prefix| given.contains("default-image-prefix") && !prefix.is_empty());
         let pods = if enabled(Runtime::Pod) {
