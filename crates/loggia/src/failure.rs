@@ -18,15 +18,21 @@ pub(crate) enum Failure {
 impl Failure {
     /// The text for people, as kpt words it, with its line end.
     pub(crate) fn text(&self, whole_chain: bool) -> String {
+        let (mark, rest) = self.parts(whole_chain);
+        format!("{mark}{rest}")
+    }
+
+    /// The same as the mark that it begins with, if it has one, and the rest.
+    pub(crate) fn parts(&self, whole_chain: bool) -> (&'static str, String) {
         match self {
-            Self::Told => String::new(),
-            Self::Plain(text) => format!("error: {text}\n"),
-            Self::Image(error) => format!("Error: {error}\n"),
-            Self::Render(error) if whole_chain => format!("Error: {error} \n"),
+            Self::Told => ("", String::new()),
+            Self::Plain(text) => ("error:", format!(" {text}\n")),
+            Self::Image(error) => ("Error:", format!(" {error}\n")),
+            Self::Render(error) if whole_chain => ("Error:", format!(" {error} \n")),
             Self::Render(error) => match &error.cause {
-                Cause::FunctionFailed => String::new(),
-                cause @ Cause::Invalid(_) => format!("{cause} \n"),
-                cause => format!("Error: {cause} \n"),
+                Cause::FunctionFailed => ("", String::new()),
+                cause @ Cause::Invalid(_) => ("", format!("{cause} \n")),
+                cause => ("Error:", format!(" {cause} \n")),
             },
         }
     }

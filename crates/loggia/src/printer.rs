@@ -50,13 +50,11 @@ impl Printer {
         }
     }
 
+    /// Writes why a command failed, also if it is quiet otherwise.
     pub(crate) fn failure(&mut self, failure: &Failure, whole_chain: bool) {
-        let text = failure.text(whole_chain);
-        let mark = text.find(':').filter(|_| text.to_lowercase().starts_with("error:"));
-        match mark {
-            Some(end) => write(&format!("{}{}", self.paint(Colour::Red, &text[..=end]), &text[end + 1..])),
-            None => write(&text),
-        }
+        let (mark, rest) = failure.parts(whole_chain);
+        let mark = if mark.is_empty() { String::new() } else { self.paint(Colour::Red, mark) };
+        write(&format!("{mark}{rest}"));
     }
 
     fn paint(&self, colour: Colour, text: &str) -> String {

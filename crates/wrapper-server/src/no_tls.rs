@@ -1,4 +1,4 @@
-//! What stands for TLS in the program that does without.
+//! The program without TLS: flags that ask for it are refused.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use loggia_grpc::server::Routes;
 const NO_TLS: &str = "this wrapper-server speaks no TLS; the one in /home/nonroot/wrapper-server-tls of its image does, \
                       which the template of function pods has to copy";
 
-/// There is none.
+/// Cannot exist without TLS.
 #[derive(Debug)]
 pub(crate) enum Identity {}
 
-/// There is none, either.
+/// Cannot exist without TLS.
 #[derive(Debug)]
 pub(crate) enum Trust {}
 
@@ -20,13 +20,14 @@ pub(crate) enum Trust {}
 
 impl Identity {
     pub(crate) fn named(cert: &str, key: &str, client_ca: &str) -> Result<Option<Self>, String> {
-        match [cert, key, client_ca].iter().all(|file| file.is_empty()) {
-            true => Ok(None),
-            false => Err(NO_TLS.to_owned()),
+        if [cert, key, client_ca].iter().all(|file| file.is_empty()) {
+            Ok(None)
+        } else {
+            Err(NO_TLS.to_owned())
         }
     }
 
-    pub(crate) fn proven_by(self, _: Routes) -> io::Result<Routes> {
+    pub(crate) fn secure(self, _: Routes) -> io::Result<Routes> {
         match self {}
     }
 }
@@ -38,7 +39,7 @@ impl Trust {
         Err(NO_TLS.to_owned())
     }
 
-    pub(crate) fn asked_of(&self, _: Connection) -> Result<Connection, String> {
+    pub(crate) fn secure(&self, _: Connection) -> Result<Connection, String> {
         match *self {}
     }
 }

@@ -1,4 +1,4 @@
-//! `grpc-health-probe -addr HOST:PORT`: asks a server how it is.
+//! `grpc-health-probe -addr HOST:PORT`: a health check of a server, with the flags and exit codes of the original.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,7 +23,7 @@ const CALL_FAILED: u8 = 3;
 const NOT_SERVING: u8 = 4;
 
 loggia_go::flags! {
-    /// The command line of the original, as far as it is known here.
+    /// The flags of the original that are supported.
     struct Flags {
         addr: String, "The address of the server, HOST:PORT.";
         service: String, "The service to ask about; empty for all.";
@@ -129,7 +129,7 @@ async fn ask(question: &Question) -> Result<(), (u8, String)> {
     let wrong = |reason: String| (BAD_ARGUMENTS, format!("error: {reason}"));
     let mut connection = Connection::to(resolve(address).map_err(wrong)?);
     if let Some(trust) = trust {
-        connection = trust.asked_of(connection).map_err(wrong)?;
+        connection = trust.secure(connection).map_err(wrong)?;
     }
     match timeout(connect_timeout.span, connection.ready()).await {
         Ok(Ok(())) => {}
@@ -169,7 +169,7 @@ async fn ask(question: &Question) -> Result<(), (u8, String)> {
     }
 }
 
-/// Looks nothing up: a static program would have to load the image's own resolver for that.
+/// Takes IP addresses and localhost only: for DNS a static program would have to load the image's own resolver.
 fn resolve(address: &str) -> Result<Vec<SocketAddr>, String> {
     let (host, port) = address.rsplit_once(':').ok_or_else(|| format!("-addr {address}: write HOST:PORT"))?;
     let port: u16 = port.parse().map_err(|_| format!("-addr {address}: {port} is no port"))?;

@@ -51,7 +51,7 @@ struct Config {
     command: Vec<String>,
     /// Where metrics are served.
     metrics: Option<String>,
-    /// Who the server is, if that is to be proven.
+    /// What the server needs for TLS, if it is to speak it.
     identity: Option<Identity>,
 }
 
@@ -135,7 +135,7 @@ async fn run(config: Config) -> io::Result<()> {
     let evaluations = Evaluations { failure_text: FailureText::Wrapper, ..Evaluations::of(runtime) };
     let mut routes = Routes::new(evaluations, &lifecycle, message_limit);
     if let Some(identity) = identity {
-        routes = identity.proven_by(routes)?;
+        routes = identity.secure(routes)?;
     }
     if let Some(address) = metrics {
         let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));

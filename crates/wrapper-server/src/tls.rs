@@ -1,4 +1,4 @@
-//! TLS for the server, and for the probe that asks it.
+//! TLS for the server, and for the probe that connects to it.
 
 use std::io;
 
@@ -6,11 +6,11 @@ use loggia_grpc::connection::Connection;
 use loggia_grpc::server::Routes;
 use loggia_grpc::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
 
-/// Who the server is.
+/// The server's certificate and key, and the CA of its callers if they must have a certificate.
 #[derive(Debug)]
 pub(crate) struct Identity(ServerFiles);
 
-/// Who the server that is asked must be.
+/// The CA and the name that the probe expects of the server, and the probe's own certificate.
 #[derive(Debug)]
 pub(crate) struct Trust {
     files: ClientFiles,
@@ -20,14 +20,14 @@ pub(crate) struct Trust {
 // === impl Identity ===
 
 impl Identity {
-    /// What the files hold that flags name, if they name any.
+    /// The files that flags name, if they name any. Nothing is read yet.
     pub(crate) fn named(cert: &str, key: &str, client_ca: &str) -> Result<Option<Self>, String> {
         let files = ServerFiles::named(cert, key, client_ca).map_err(|error| error.to_string())?;
         Ok(files.map(Self))
     }
 
-    /// The same routes, over TLS alone. The files are followed from now on.
-    pub(crate) fn proven_by(self, routes: Routes) -> io::Result<Routes> {
+    /// Serves the routes over TLS only. The files are read again whenever they change.
+    pub(crate) fn secure(self, routes: Routes) -> io::Result<Routes> {
         let tls = ServerTls::new(self.0).map_err(io::Error::other)?;
         tokio::spawn(tls.clone().follow_changes());
         Ok(routes.over_tls(Some(tls)))
@@ -54,8 +54,8 @@ impl Trust {
         Ok(Self { files: ClientFiles { ca: ca.into(), identity }, name: name.to_owned() })
     }
 
-    /// The same connection, over TLS.
-    pub(crate) fn asked_of(&self, connection: Connection) -> Result<Connection, String> {
+    /// Connects over TLS.
+    pub(crate) fn secure(&self, connection: Connection) -> Result<Connection, String> {
         let trust = ClientTls::new(self.files.clone()).map_err(|error| error.to_string())?;
         let no_name = || format!("-tls-server-name {}: that is no name of a server", self.name);
         connection.named(&self.name, trust).ok_or_else(no_name)
