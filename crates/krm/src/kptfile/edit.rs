@@ -75,12 +75,6 @@ impl KptfileDocument {
         to_string_with([&document], wide)
     }
 
-    /// The resource with every change so far.
-    #[must_use]
-    pub fn to_resource(&self) -> Resource {
-        Resource::from(self.document.clone())
-    }
-
     /// Changes the types, and in the text just what differs. Entries of lists are told apart by what names
     /// them: a condition by its type, a function by its name, image or command.
     pub fn edit(&mut self, change: impl FnOnce(&mut Kptfile)) {

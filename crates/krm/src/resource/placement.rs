@@ -81,23 +81,6 @@ impl Resource {
         self.annotate(&[(INDEX, index.clone()), (LEGACY_INDEX, index)])
     }
 
-    /// Sets what ties an output to its input, in both spellings.
-    ///
-    /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
-    pub fn set_function_id(&mut self, id: impl Into<Text>) -> Result<(), WrongKind> {
-        let id = id.into();
-        self.annotate(&[(ID, id.clone()), (LEGACY_ID, id)])
-    }
-
-    /// Sets the package that owns the resource.
-    ///
-    /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
-    pub fn set_package_path(&mut self, path: impl Into<Text>) -> Result<(), WrongKind> {
-        self.annotate(&[(PACKAGE_PATH, path.into())])
-    }
-
     /// Sets an annotation as readers and orchestrators do: in single quotes, with empty `annotations` and
     /// `metadata` replaced.
     ///
@@ -113,13 +96,6 @@ impl Resource {
     /// If the root, `metadata` or its `annotations` is no mapping.
     pub fn set_reader_annotations(&mut self, entries: &[(&str, Text)]) -> Result<(), WrongKind> {
         self.annotate(entries)
-    }
-
-    /// Removes path, index, id and the sequence style, but not what then is empty.
-    pub fn remove_reader_annotations(&mut self) {
-        self.retain_annotations(|key| {
-            key != SEQUENCE_INDENT && !TWINS.iter().any(|(modern, legacy)| key == *modern || key == *legacy)
-        });
     }
 
     /// Removes every annotation whose key is not approved of, but not what then is empty.
