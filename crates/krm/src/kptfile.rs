@@ -13,6 +13,7 @@ mod validate;
 
 use std::collections::BTreeMap;
 
+use loggia_go::quote;
 use loggia_yaml::{EmitOptions, Fidelity, SequenceStyle, node_to_string_with, parse_first, to_node};
 use serde::{Deserialize, Serialize};
 
@@ -307,14 +308,16 @@ pub struct StepResult {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KptfileError {
     /// There is none.
-    #[error("No Kptfile found at {folder:?}.")]
+    #[error("No Kptfile found at {}.", quote(.folder))]
     Missing {
         /// The package.
         folder: String,
     },
     /// It has a schema of former times.
     #[error(
-        "Kptfile at {folder:?} has an old version ({version:?}) of the Kptfile schema.\n{}",
+        "Kptfile at {} has an old version ({}) of the Kptfile schema.\n{}",
+        quote(.folder),
+        quote(.version),
         upgrade_hint(version)
     )]
     Deprecated {
@@ -324,7 +327,7 @@ pub enum KptfileError {
         version: String,
     },
     /// It is something else.
-    #[error("Kptfile at {folder:?} has an unknown resource type ({:?}).", format!("{group_version}, Kind={kind}"))]
+    #[error("Kptfile at {} has an unknown resource type ({}).", quote(.folder), quote(&format!("{group_version}, Kind={kind}")))]
     UnknownType {
         /// The package.
         folder: String,
@@ -334,7 +337,7 @@ pub enum KptfileError {
         kind: String,
     },
     /// It cannot be read.
-    #[error("Kptfile at {folder:?} can't be read.\n\nDetails:\n{cause}")]
+    #[error("Kptfile at {} can't be read.\n\nDetails:\n{cause}", quote(.folder))]
     Unreadable {
         /// The package.
         folder: String,
