@@ -307,13 +307,13 @@ pub struct StepResult {
 /// Why a Kptfile cannot be used. The texts are kpt's; the folder is that of the package.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KptfileError {
-    /// There is none.
+    /// The folder has no Kptfile.
     #[error("No Kptfile found at {}.", quote(.folder))]
     Missing {
         /// The package.
         folder: String,
     },
-    /// It has a schema of former times.
+    /// It has an older version of the schema.
     #[error(
         "Kptfile at {} has an old version ({}) of the Kptfile schema.\n{}",
         quote(.folder),
@@ -326,7 +326,7 @@ pub enum KptfileError {
         /// `v1alpha1` or `v1alpha2`.
         version: String,
     },
-    /// It is something else.
+    /// Its apiVersion and kind are not those of a Kptfile.
     #[error("Kptfile at {} has an unknown resource type ({}).", quote(.folder), quote(&format!("{group_version}, Kind={kind}")))]
     UnknownType {
         /// The package.
@@ -412,7 +412,7 @@ impl Kptfile {
     /// `folder` is what errors call the package.
     ///
     /// # Errors
-    /// If it is of another type, does not fit the schema or is no YAML.
+    /// If it is of another type, does not fit the schema or is not YAML.
     pub fn parse(source: &str, folder: &str) -> Result<Self, KptfileError> {
         Self::from_resource(&Self::parse_resource(source, folder)?, folder)
     }

@@ -182,7 +182,7 @@ impl Resource {
     /// Sets `apiVersion`.
     ///
     /// # Errors
-    /// If the root is no mapping.
+    /// If the root is not a mapping.
     pub fn set_api_version(&mut self, value: impl Into<Text>) -> Result<(), WrongKind> {
         expect_mapping(self.node())?;
         self.node_mut().set("apiVersion", Node::string_for_field(value));
@@ -231,7 +231,7 @@ impl Resource {
     /// Sets an annotation, in its place if it is there, else at the end.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_annotation(&mut self, key: &str, value: impl Into<Text>) -> Result<(), WrongKind> {
         mapping_at(self.metadata_mut()?, ANNOTATIONS)?.set(key, Node::string_for_field(value));
         Ok(())
@@ -251,7 +251,7 @@ impl Resource {
     /// writer does in passing.
     ///
     /// # Errors
-    /// If the root or `metadata` is no mapping.
+    /// If the root or `metadata` is not a mapping.
     pub fn drop_empty_metadata(&mut self) -> Result<(), WrongKind> {
         expect_mapping(self.node())?;
         let Some(metadata) = self.node().get(METADATA) else { return Ok(()) };

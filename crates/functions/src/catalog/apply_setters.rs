@@ -111,7 +111,7 @@ fn about(item: &Resource, report: Report) -> ResultItem {
 // === impl Setting ===
 
 impl Setting<'_> {
-    /// Whether any of the setters is named in the pattern, so that somebody wants this field set.
+    /// Whether the pattern refers to any of the setters that have a value.
     fn concerns(&self, pattern: &str) -> bool {
         self.setters.iter().any(|setter| pattern.contains(&setter.reference))
     }

@@ -110,7 +110,7 @@ impl Search {
             by_regex: given(by_regex).map(|expression| regexp::compile(&expression)).transpose()?,
             path: given(by_path.clone()).map(|path| PathPattern::new(&path)),
             by_path,
-            // Without a resource to match, nobody looks at the pattern.
+            // The original reads the pattern only when it holds a resource against it.
             by_file: given(by_file)
                 .filter(|_| has_items)
                 .map(|pattern| Glob::new(&pattern))

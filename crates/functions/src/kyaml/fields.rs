@@ -2,14 +2,14 @@
 //!
 //! In each mapping the lists come first, each with its key, because that is where a comment about the whole
 //! list stands; then every value in order. Aliases are left alone. What readers write into annotations for
-//! their own use is no field of the resource and is not visited.
+//! their own use is not a field of the resource and is not visited.
 
 use std::fmt::Write as _;
 
 use loggia_krm::{Resource, annotation};
 use loggia_yaml::{Kind, Node, Pair};
 
-/// Deeper fields are not visited: nobody writes them, and the stack has an end.
+/// Deeper fields are not visited: the walk is recursive and the stack is finite.
 pub(crate) const MAX_DEPTH: usize = 1000;
 
 /// What happens at each field.

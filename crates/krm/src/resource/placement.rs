@@ -17,7 +17,7 @@ use crate::path;
 /// Why a resource cannot be given a place. The texts are kyaml's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// Neither type nor metadata: it is no resource at all.
+    /// Neither type nor metadata: it is not a resource at all.
     #[error("missing Resource metadata")]
     MissingMetadata,
     /// It cannot carry annotations.
@@ -66,7 +66,7 @@ impl Resource {
     /// Sets the path in both spellings.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_path(&mut self, path: impl Into<Text>) -> Result<(), WrongKind> {
         let path = path.into();
         self.annotate(&[(PATH, path.clone()), (LEGACY_PATH, path)])
@@ -75,7 +75,7 @@ impl Resource {
     /// Sets the index in both spellings.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_index(&mut self, index: usize) -> Result<(), WrongKind> {
         let index = Text::from(index.to_string());
         self.annotate(&[(INDEX, index.clone()), (LEGACY_INDEX, index)])
@@ -85,7 +85,7 @@ impl Resource {
     /// `metadata` replaced.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_reader_annotation(&mut self, key: &str, value: impl Into<Text>) -> Result<(), WrongKind> {
         self.annotate(&[(key, value.into())])
     }
@@ -93,7 +93,7 @@ impl Resource {
     /// Sets several annotations as readers and orchestrators do, in one go.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_reader_annotations(&mut self, entries: &[(&str, Text)]) -> Result<(), WrongKind> {
         self.annotate(entries)
     }
@@ -112,7 +112,7 @@ impl Resource {
     /// Where path, index or id has only one of its spellings, adds the other.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn fill_twins(&mut self) -> Result<(), WrongKind> {
         for (key, legacy) in TWINS {
             let given = |key| self.annotation(key).filter(|value| !value.is_empty());

@@ -31,7 +31,7 @@ enum Rules {
 #[derive(Debug)]
 struct Broken(String);
 
-/// Why a config is no use.
+/// Why a config cannot be used.
 enum Refusal {
     Message(String),
     Broken(Broken),
