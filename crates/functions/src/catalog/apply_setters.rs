@@ -216,10 +216,8 @@ fn set_list(pair: &mut Pair, value: &str, comment: &str) -> Result<(), String> {
         *old = items;
     }
     pair.value.set_flow(value.is_empty());
-    let (with, without) = match value.is_empty() {
-        true => (&mut pair.value, &mut pair.key),
-        false => (&mut pair.key, &mut pair.value),
-    };
+    let (with, without) =
+        if value.is_empty() { (&mut pair.value, &mut pair.key) } else { (&mut pair.key, &mut pair.value) };
     with.set_line_comment(comment);
     without.set_line_comment("");
     Ok(())

@@ -186,9 +186,10 @@ impl Search {
     }
 
     fn add_result(&mut self, path: String, value: &str) {
-        let deed = match self.put_value.is_empty() && self.put_comment.is_empty() {
-            true => "Matched field value",
-            false => "Mutated field value to",
+        let deed = if self.put_value.is_empty() && self.put_comment.is_empty() {
+            "Matched field value"
+        } else {
+            "Mutated field value to"
         };
         self.results.push(ResultItem {
             message: format!("{deed} {}", quote(value)),

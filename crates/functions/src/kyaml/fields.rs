@@ -71,9 +71,10 @@ fn descend(node: &mut Node, path: &mut Path, visitor: &mut impl Visitor) -> Resu
             }
             for pair in node.pairs_mut().into_iter().flatten() {
                 let parent = path.enter_key(raw_text(&pair.key));
-                let visited = match path.is_bookkeeping(parent, &pair.key) {
-                    true => Ok(()),
-                    false => descend(&mut pair.value, path, visitor),
+                let visited = if path.is_bookkeeping(parent, &pair.key) {
+                    Ok(())
+                } else {
+                    descend(&mut pair.value, path, visitor)
                 };
                 path.leave(parent);
                 visited?;
