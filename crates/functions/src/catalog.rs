@@ -64,11 +64,11 @@ const WASM: &str = "ghcr.io/kptdev/krm-functions-catalog/wasm/";
 
 /// Looks an image up: in any of the catalog's repositories, or by short name; no tag means `latest`.
 ///
-/// A version that is not known is not found, so that whoever asks can have the image itself run.
+/// An unknown version is not found, so that the caller can run the image itself.
 #[must_use]
 pub fn find(image: &str) -> Option<(&'static Function, &'static Version)> {
     let name = REPOSITORIES.iter().find_map(|repository| image.strip_prefix(repository)).unwrap_or(image);
-    // The same functions for another kind of machine.
+    // The same functions, built as WebAssembly.
     let name = image.strip_prefix(WASM).unwrap_or(name);
     // What kpt itself has built in goes by a name of its own.
     let own = name.strip_prefix("builtins/").filter(|name| name.starts_with(gen_pkg_context::FUNCTION.name));

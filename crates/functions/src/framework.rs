@@ -43,8 +43,8 @@ impl Framework {
         }
     }
 
-    /// Takes note of how readers' annotations are spelled, before the function runs.
-    pub(crate) fn note_spellings(self, list: &mut ResourceList) -> Result<Option<Spellings>, Failure> {
+    /// Records which spellings of readers' annotations the list uses, before the function runs.
+    pub(crate) fn read_spellings(self, list: &mut ResourceList) -> Result<Option<Spellings>, Failure> {
         if self != Self::KyamlTwice {
             return Ok(None);
         }
@@ -72,7 +72,7 @@ impl Framework {
     pub(crate) fn finish(self, list: &mut ResourceList) {
         match self {
             Self::Sdk => sdk::list::sort_items(list),
-            // Metadata that is no mapping stays; the originals do not get this far with it.
+            // Metadata that is not a mapping stays; the originals do not get this far with it.
             Self::Kyaml | Self::OldKyaml | Self::KyamlTwice | Self::OldKyamlTwice => {
                 list.items.iter_mut().for_each(|item| drop(item.drop_empty_metadata()));
             }
@@ -97,7 +97,7 @@ impl Framework {
     }
 }
 
-/// Annotations that are no mapping become one, since the framework notes something of its own in them.
+/// Annotations that are not a mapping become one, since the framework adds an annotation of its own.
 fn have_annotations(item: &mut Resource) {
     const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
     let odd = item.node().at(&ANNOTATIONS).is_some_and(|annotations| !annotations.is_mapping());

@@ -17,7 +17,7 @@ pub struct Function {
     pub role: Role,
     /// Its manual, in Markdown: config, behaviour, one example.
     pub manual: &'static str,
-    /// It runs programs of its user, so it wants a process of its own with limits.
+    /// Whether it runs programs that its config contains, and so needs a process of its own with limits.
     pub guarded: bool,
     /// What runs for which tags. No tag is in two of them.
     pub versions: &'static [Version],
@@ -59,7 +59,7 @@ pub(crate) enum Run {
 pub struct Output {
     /// The list, as text.
     pub stdout: String,
-    /// What it complains about.
+    /// What it writes to standard error.
     pub stderr: String,
     /// 0, or 1 if it failed.
     pub exit_code: i32,
@@ -110,7 +110,7 @@ impl Version {
     /// Fails where the program would end before it writes.
     fn filter_list(&self, stdin: &[u8], files: &dyn SchemaFiles) -> Result<Output, Failure> {
         let mut list = self.framework.read(stdin)?;
-        let spellings = self.framework.note_spellings(&mut list)?;
+        let spellings = self.framework.read_spellings(&mut list)?;
         let (stderr, exit_code) = match self.run_with(&mut list, files) {
             Ok(()) => (std::mem::take(&mut list.printed), 0),
             Err(failure) => (failure.stderr, 1),

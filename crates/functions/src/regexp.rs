@@ -171,7 +171,7 @@ impl<'a> Translator<'a> {
                         self.open.push(self.repeatable);
                         self.repeatable = false;
                     }
-                    // An empty set of flags is no syntax of the other engine's.
+                    // The `regex` crate has no syntax for an empty set of flags.
                     self.out.push_str(if part == "(?)" { "" } else { part });
                     return Ok(());
                 }

@@ -6,6 +6,7 @@
 
 mod check;
 mod definitions;
+mod dialect;
 pub(crate) mod files;
 mod folder;
 mod format;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub(crate) use self::check::{Checker, Fault, Problem, Strictness, flat};
 pub(crate) use self::definitions::Definitions;
+pub(crate) use self::dialect::Dialect;
 pub(crate) use self::location::Location;
 pub(crate) use self::search::{Search, Settings};
 
@@ -52,21 +54,6 @@ pub(crate) struct Catalog {
 pub(crate) struct Schema {
     pub(crate) root: Rc<Value>,
     pub(crate) dialect: Dialect,
-}
-
-/// How a schema is to be understood.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// A definition of Kubernetes: a field that is not required may be null.
-    Kubernetes,
-    /// A custom resource definition: a field may be null that is `nullable`; `apiVersion`, `kind` and `metadata` need
-    /// no mention.
-    Definition,
-    /// A file of JSON schema, which means what it says.
-    Json {
-        /// Whether `format` is more than a remark.
-        formats: bool,
-    },
 }
 
 // === impl Index ===

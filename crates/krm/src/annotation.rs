@@ -1,6 +1,6 @@
 //! The annotations that readers and orchestrators leave on resources.
 
-/// What keys that are no business of the user's start with.
+/// The prefix of keys that tools use among themselves.
 pub const INTERNAL_PREFIX: &str = "internal.config.kubernetes.io/";
 /// The file a resource came from, by slash path within its package.
 pub const PATH: &str = "internal.config.kubernetes.io/path";

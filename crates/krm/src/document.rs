@@ -26,13 +26,13 @@ pub struct StreamError {
 /// What can be wrong with a text. The messages are kyaml's.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StreamErrorKind {
-    /// It is no YAML.
+    /// It is not YAML.
     #[error("MalformedYAMLError: {0}")]
     Malformed(loggia_yaml::Error),
     /// Something stands behind `---`.
     #[error("invalid document separator: {0}")]
     Separator(String),
-    /// A document, or what should carry its annotations, is no mapping.
+    /// A document, or what should carry its annotations, is not a mapping.
     #[error("{0}")]
     WrongKind(WrongKind),
 }
@@ -274,7 +274,7 @@ fn clear_place(resource: &mut Resource) {
     resource.retain_annotations(|key| {
         !matches!(key, INDEX | LEGACY_INDEX | PATH | LEGACY_PATH | SEQUENCE_INDENT)
     });
-    // What is no mapping has neither annotations nor anything else to remove.
+    // What is not a mapping has neither annotations nor anything else to remove.
     let _ = resource.drop_empty_metadata();
 }
 

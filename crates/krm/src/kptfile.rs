@@ -13,6 +13,7 @@ mod validate;
 
 use std::collections::BTreeMap;
 
+use loggia_go::quote;
 use loggia_yaml::{EmitOptions, Fidelity, SequenceStyle, node_to_string_with, parse_first, to_node};
 use serde::{Deserialize, Serialize};
 
@@ -306,15 +307,17 @@ pub struct StepResult {
 /// Why a Kptfile cannot be used. The texts are kpt's; the folder is that of the package.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KptfileError {
-    /// There is none.
-    #[error("No Kptfile found at {folder:?}.")]
+    /// The folder has no Kptfile.
+    #[error("No Kptfile found at {}.", quote(.folder))]
     Missing {
         /// The package.
         folder: String,
     },
-    /// It has a schema of former times.
+    /// It has an older version of the schema.
     #[error(
-        "Kptfile at {folder:?} has an old version ({version:?}) of the Kptfile schema.\n{}",
+        "Kptfile at {} has an old version ({}) of the Kptfile schema.\n{}",
+        quote(.folder),
+        quote(.version),
         upgrade_hint(version)
     )]
     Deprecated {
@@ -323,8 +326,8 @@ pub enum KptfileError {
         /// `v1alpha1` or `v1alpha2`.
         version: String,
     },
-    /// It is something else.
-    #[error("Kptfile at {folder:?} has an unknown resource type ({:?}).", format!("{group_version}, Kind={kind}"))]
+    /// Its apiVersion and kind are not those of a Kptfile.
+    #[error("Kptfile at {} has an unknown resource type ({}).", quote(.folder), quote(&format!("{group_version}, Kind={kind}")))]
     UnknownType {
         /// The package.
         folder: String,
@@ -334,7 +337,7 @@ pub enum KptfileError {
         kind: String,
     },
     /// It cannot be read.
-    #[error("Kptfile at {folder:?} can't be read.\n\nDetails:\n{cause}")]
+    #[error("Kptfile at {} can't be read.\n\nDetails:\n{cause}", quote(.folder))]
     Unreadable {
         /// The package.
         folder: String,
@@ -409,7 +412,7 @@ impl Kptfile {
     /// `folder` is what errors call the package.
     ///
     /// # Errors
-    /// If it is of another type, does not fit the schema or is no YAML.
+    /// If it is of another type, does not fit the schema or is not YAML.
     pub fn parse(source: &str, folder: &str) -> Result<Self, KptfileError> {
         Self::from_resource(&Self::parse_resource(source, folder)?, folder)
     }

@@ -1,7 +1,7 @@
 //! Kubernetes resources as people keep them: in packages of files, in lists on a pipe.
 //!
 //! - [`Resource`]: one object over its YAML tree, with [`annotation`] keys that record where it came from.
-//! - [`ResourceList`]: what a function reads and writes; [`Results`] is what it has to say.
+//! - [`ResourceList`]: what a function reads and writes; [`Results`] are its messages about resources.
 //! - [`sdk`]: a list as functions built on the Go SDK read it.
 //! - [`package`]: a folder, or a map of files in memory, read into resources and written back.
 //! - [`kptfile`]: the file that makes a folder a package: types, strict reading, checks, edits.

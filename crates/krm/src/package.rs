@@ -11,9 +11,9 @@
 //! let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: # ours\n  name: cm\n";
 //! let mut files = Files::from([("cm.yaml".to_owned(), text.into()), ("README.md".to_owned(), "# Hi".into())]);
 //! let mut package = Package::from_files(&files, &ReadOptions::default())?;
-//! package.resources[0].set_name("other")?;
+//! package.resources[0].set_annotation("team", "ours")?;
 //! package.changes(&WriteOptions::default())?.apply_to_files(&mut files)?;
-//! assert_eq!(files["cm.yaml"], b"apiVersion: v1\nkind: ConfigMap\nmetadata: # ours\n  name: other\n");
+//! assert_eq!(files["cm.yaml"], b"apiVersion: v1\nkind: ConfigMap\nmetadata: # ours\n  name: cm\n  annotations:\n    team: ours\n");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -182,45 +182,10 @@ impl Resource {
     /// Sets `apiVersion`.
     ///
     /// # Errors
-    /// If the root is no mapping.
+    /// If the root is not a mapping.
     pub fn set_api_version(&mut self, value: impl Into<Text>) -> Result<(), WrongKind> {
-        self.set_root_field("apiVersion", value.into())
-    }
-
-    /// Sets `kind`.
-    ///
-    /// # Errors
-    /// If the root is no mapping.
-    pub fn set_kind(&mut self, value: impl Into<Text>) -> Result<(), WrongKind> {
-        self.set_root_field("kind", value.into())
-    }
-
-    fn set_root_field(&mut self, key: &str, value: Text) -> Result<(), WrongKind> {
         expect_mapping(self.node())?;
-        self.node_mut().set(key, Node::string_for_field(value));
-        Ok(())
-    }
-
-    /// Sets `metadata.name`.
-    ///
-    /// # Errors
-    /// If the root or `metadata` is no mapping.
-    pub fn set_name(&mut self, value: impl Into<Text>) -> Result<(), WrongKind> {
-        self.metadata_mut()?.set("name", Node::string_for_field(value));
-        Ok(())
-    }
-
-    /// Sets `metadata.namespace`; the empty string removes it.
-    ///
-    /// # Errors
-    /// If the root or `metadata` is no mapping.
-    pub fn set_namespace(&mut self, value: impl Into<Text>) -> Result<(), WrongKind> {
-        let value = value.into();
-        if !value.is_empty() {
-            self.metadata_mut()?.set("namespace", Node::string_for_field(value));
-        } else if self.node().contains_key(METADATA) {
-            self.metadata_mut()?.remove("namespace");
-        }
+        self.node_mut().set("apiVersion", Node::string_for_field(value));
         Ok(())
     }
 
@@ -263,40 +228,22 @@ impl Resource {
         self.annotations().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Sets a label, in its place if it is there, else at the end.
-    ///
-    /// # Errors
-    /// If the root, `metadata` or its `labels` is no mapping.
-    pub fn set_label(&mut self, key: &str, value: impl Into<Text>) -> Result<(), WrongKind> {
-        mapping_at(self.metadata_mut()?, LABELS)?.set(key, Node::string_for_field(value));
-        Ok(())
-    }
-
     /// Sets an annotation, in its place if it is there, else at the end.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_annotation(&mut self, key: &str, value: impl Into<Text>) -> Result<(), WrongKind> {
         mapping_at(self.metadata_mut()?, ANNOTATIONS)?.set(key, Node::string_for_field(value));
         Ok(())
     }
 
-    /// Removes a label. What then is empty stays.
-    pub fn remove_label(&mut self, key: &str) {
-        self.remove_entry(LABELS, key);
-    }
-
     /// Removes an annotation. What then is empty stays; [`Resource::drop_empty_metadata`] removes it.
     pub fn remove_annotation(&mut self, key: &str) {
-        self.remove_entry(ANNOTATIONS, key);
-    }
-
-    fn remove_entry(&mut self, field: &str, key: &str) {
         // Look first: editing copies what is shared.
-        if self.entries(field).any(|(name, _)| name == key)
-            && let Some(entries) = self.node_mut().at_mut(&[METADATA, field])
+        if self.annotation(key).is_some()
+            && let Some(annotations) = self.node_mut().at_mut(&[METADATA, ANNOTATIONS])
         {
-            entries.remove(key);
+            annotations.remove(key);
         }
     }
 
@@ -304,7 +251,7 @@ impl Resource {
     /// writer does in passing.
     ///
     /// # Errors
-    /// If the root or `metadata` is no mapping.
+    /// If the root or `metadata` is not a mapping.
     pub fn drop_empty_metadata(&mut self) -> Result<(), WrongKind> {
         expect_mapping(self.node())?;
         let Some(metadata) = self.node().get(METADATA) else { return Ok(()) };
@@ -359,7 +306,7 @@ impl Resource {
     /// Checks for apiVersion, kind and name; kustomizations pass without.
     ///
     /// # Errors
-    /// With what is missing.
+    /// Names the first of them that is missing.
     pub fn check_krm(&self) -> Result<(), NotKrm> {
         if self.is_kustomization() {
             return Ok(());

@@ -7,7 +7,7 @@ use crate::document::{self, Reading, Stream, StreamError};
 use crate::resource::{Resource, text};
 use crate::results::{Results, ResultsError};
 
-/// Resources with what a function is told and what it answers.
+/// Resources with a function's config and its results.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceList {
     /// What the items were wrapped in; nothing if they came as plain documents.
@@ -16,9 +16,9 @@ pub struct ResourceList {
     pub items: Vec<Resource>,
     /// What the function is configured with.
     pub function_config: Option<Node>,
-    /// What the function has to say, as it was written. [`ResourceList::results`] reads it.
+    /// The results as the function wrote them. [`ResourceList::results`] reads them.
     pub results: Option<Node>,
-    /// What the function prints for people although it succeeds, on standard error. No part of the list's text.
+    /// What the function prints to standard error although it succeeds. Not part of the list's text.
     pub printed: String,
 }
 
@@ -68,7 +68,7 @@ impl ResourceList {
     /// as index.
     ///
     /// # Errors
-    /// If the stream is no YAML, or an item is no mapping.
+    /// If the stream is not YAML, or an item is not a mapping.
     pub fn parse(bytes: &[u8], options: StreamOptions) -> Result<Self, StreamError> {
         let reading = Reading { sequence_style: options.sequence_style, ..Reading::default() };
         match document::read_stream(bytes, &reading, &is_list)? {
@@ -77,7 +77,7 @@ impl ResourceList {
         }
     }
 
-    /// Unwraps a list that is parsed already; what is no item, config or result is left out.
+    /// Unwraps a list that is parsed already; fields other than items, config and results are left out.
     #[must_use]
     pub fn from_node(mut root: Node) -> Self {
         let text_of = |key| root.get(key).map(text).unwrap_or_default().to_owned();
@@ -134,7 +134,7 @@ impl ResourceList {
         Node::from_pairs(pairs)
     }
 
-    /// What the function has to say, in either of the shapes in use.
+    /// The results, in either of the shapes in use.
     ///
     /// # Errors
     /// If it is neither a list of results nor a mapping that holds one.
@@ -142,7 +142,7 @@ impl ResourceList {
         self.results.as_ref().map_or_else(|| Ok(Results::default()), Results::from_node)
     }
 
-    /// Sets what the function has to say, as a list; no results leave no field.
+    /// Sets the results as a list; without any, the field is removed.
     pub fn set_results(&mut self, results: &Results) {
         self.results = (!results.is_empty()).then(|| results.to_node());
     }
@@ -189,7 +189,7 @@ fn expand_foreign_aliases(mut item: Node) -> Node {
 
 /// Copies hold anchors of their own, which later aliases may then refer to.
 fn expand(node: &mut Node, anchors: &mut Vec<String>, depth: usize) {
-    /// Functions do not nest deeper, and the stack has an end.
+    /// This recurses, and the stack is finite.
     const MAX_DEPTH: usize = 200;
     if depth > MAX_DEPTH {
         return;

@@ -1,4 +1,4 @@
-//! Results: what functions have to say about resources, one by one and for a whole run.
+//! Results: what functions report about resources, for one call and for a whole run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::resource::{Resource, follow, text};
 
-/// How bad it is.
+/// The severity of a result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// Something is wrong.
@@ -19,18 +19,18 @@ pub enum Severity {
     Warning,
     /// For your information.
     Info,
-    /// A word of the function's own.
+    /// Any other word, as the function wrote it.
     Other(String),
 }
 
-/// One thing a function has to say.
+/// One message of a function, with the resource, field and file it is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResultItem {
-    /// What it says.
+    /// The message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// How bad it is; shown as `info` if not given.
+    /// Displayed as `info` if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
     /// The resource it is about.
@@ -42,7 +42,7 @@ pub struct ResultItem {
     /// The file it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<FileRef>,
-    /// Whatever else there is to know.
+    /// Further values by name, which tools may set and read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
 }
@@ -72,10 +72,10 @@ pub struct FieldRef {
     /// Where it is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// What is there; YAML text if it is no scalar.
+    /// The current value; YAML text if it is not a scalar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_value: Option<String>,
-    /// What should be there; YAML text if it is no scalar.
+    /// The value that the function proposes; YAML text if it is not a scalar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposed_value: Option<String>,
 }
@@ -92,12 +92,12 @@ pub struct FileRef {
     pub index: i64,
 }
 
-/// All that one call of a function has to say.
+/// The results of one call of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Results(pub Vec<ResultItem>);
 
-/// What came of one call of a function.
+/// One call of a function in the results of a run: what ran, its exit code, standard error and results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FunctionResult {
@@ -110,14 +110,14 @@ pub struct FunctionResult {
     /// What it wrote to standard error.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stderr: String,
-    /// How it ended.
+    /// 0 if it succeeded.
     pub exit_code: i32,
-    /// What it has to say.
+    /// Its results.
     #[serde(skip_serializing_if = "Results::is_empty")]
     pub results: Results,
 }
 
-/// What came of a whole run: the content of `results.yaml`.
+/// The results of a whole run: the content of `results.yaml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FunctionResultList {
@@ -249,7 +249,7 @@ impl ResultItem {
         Ok(item)
     }
 
-    /// Groups, sorts: what the original orders results by after file and severity.
+    /// What kyaml orders results by after file and severity: the parts as Go's `%s` prints them.
     fn sort_text(&self) -> String {
         let reference = match &self.resource_ref {
             Some(r) => format!("&{{{{{} {}}} {{{} {}}}}}", r.api_version, r.kind, r.name, r.namespace),
@@ -344,7 +344,7 @@ impl Results {
         to_node(self).expect("strings, numbers and maps of strings always fit")
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there are no results.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -111,7 +111,7 @@ fn about(item: &Resource, report: Report) -> ResultItem {
 // === impl Setting ===
 
 impl Setting<'_> {
-    /// Whether any of the setters is named in the pattern, so that somebody wants this field set.
+    /// Whether the pattern refers to any of the setters that have a value.
     fn concerns(&self, pattern: &str) -> bool {
         self.setters.iter().any(|setter| pattern.contains(&setter.reference))
     }
@@ -216,10 +216,8 @@ fn set_list(pair: &mut Pair, value: &str, comment: &str) -> Result<(), String> {
         *old = items;
     }
     pair.value.set_flow(value.is_empty());
-    let (with, without) = match value.is_empty() {
-        true => (&mut pair.value, &mut pair.key),
-        false => (&mut pair.key, &mut pair.value),
-    };
+    let (with, without) =
+        if value.is_empty() { (&mut pair.value, &mut pair.key) } else { (&mut pair.key, &mut pair.value) };
     with.set_line_comment(comment);
     without.set_line_comment("");
     Ok(())

@@ -8,6 +8,7 @@ mod template;
 
 use std::collections::BTreeMap;
 
+use loggia_go::quote;
 use loggia_krm::{FileRef, Resource, ResourceList, ResultItem, Results, Severity};
 use loggia_yaml::Node;
 use regorus::Value;
@@ -179,8 +180,9 @@ fn violation(item: &Resource, constraint: &Constraint, message: &str) -> Result<
     let file = match path {
         Some(path) => {
             let index = index.unwrap_or("0");
-            let index =
-                index.parse().map_err(|_| format!("strconv.Atoi: parsing {index:?}: invalid syntax"))?;
+            let index = index
+                .parse()
+                .map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", quote(index)))?;
             Some(FileRef { path: path.to_owned(), index })
         }
         None => None,

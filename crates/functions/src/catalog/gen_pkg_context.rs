@@ -129,7 +129,7 @@ functionConfig:
         run(&mut list).expect("has a name");
         assert_eq!(list.items.len(), 3);
         let mut context = list.items.pop().expect("comes last");
-        context.remove_reader_annotations();
+        context.retain_annotations(|key| key == LOCAL_CONFIG);
         assert_eq!(
             loggia_yaml::node_to_string(context.node()),
             "apiVersion: v1

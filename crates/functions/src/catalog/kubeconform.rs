@@ -71,7 +71,8 @@ fn validate(list: &ResourceList, files: &dyn SchemaFiles) -> Result<Vec<ResultIt
     Ok(results)
 }
 
-/// Whether the tool can tell what the object is. It reports others on a side that nobody looks at.
+/// Whether the tool can tell what the object is. It reports others apart, and the
+/// original does not read that report.
 fn has_signature(node: &Node) -> bool {
     let is_scalar = |node: Option<&Node>| node.is_none_or(Node::is_scalar);
     match node.get("metadata") {

@@ -110,7 +110,7 @@ impl Search {
             by_regex: given(by_regex).map(|expression| regexp::compile(&expression)).transpose()?,
             path: given(by_path.clone()).map(|path| PathPattern::new(&path)),
             by_path,
-            // Without a resource to match, nobody looks at the pattern.
+            // The original reads the pattern only when it holds a resource against it.
             by_file: given(by_file)
                 .filter(|_| has_items)
                 .map(|pattern| Glob::new(&pattern))
@@ -186,9 +186,10 @@ impl Search {
     }
 
     fn add_result(&mut self, path: String, value: &str) {
-        let deed = match self.put_value.is_empty() && self.put_comment.is_empty() {
-            true => "Matched field value",
-            false => "Mutated field value to",
+        let deed = if self.put_value.is_empty() && self.put_comment.is_empty() {
+            "Matched field value"
+        } else {
+            "Mutated field value to"
         };
         self.results.push(ResultItem {
             message: format!("{deed} {}", quote(value)),

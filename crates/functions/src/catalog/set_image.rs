@@ -183,7 +183,7 @@ impl Image {
         }
     }
 
-    /// What the texts of matching images look like; nothing if the name is no regular expression.
+    /// What the texts of matching images look like; nothing if the name is not a regular expression.
     fn pattern(&self) -> Option<Regex> {
         let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$", self.name);
         Regex::new(&pattern).ok()

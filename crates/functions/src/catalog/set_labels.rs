@@ -136,7 +136,7 @@ impl Setter {
             && let Some(template) = object::get_mut(spec, "template")
             && self.visit_template(template, &owner.at("template")).is_err()
         {
-            // As in the original: the rest of the resource stays, and nothing is said.
+            // As in the original, the rest of the resource stays unchanged and no result reports it.
             return Ok(());
         }
         if kinds.job_template

@@ -167,7 +167,7 @@ fn visit_cluster_scoped(items: &mut [Resource], change: &mut Change<'_>) -> Resu
         if object.is_gvk("", "v1", "Namespace") {
             let Some(origin) = Origin::of(object) else { continue };
             let name = change.apply(origin.name, object.name(), || object.short());
-            // As in the original: metadata that is no mapping stays as it is.
+            // As in the original: metadata that is not a mapping stays as it is.
             let _ = object::set_string(item.node_mut(), &["metadata", "name"], &name);
         } else if object.is_gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition") {
             if change.rules != Rules::Newest || converts_by_service(object) {

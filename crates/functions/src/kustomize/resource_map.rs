@@ -30,7 +30,7 @@ impl Id {
         }
     }
 
-    /// Whether kustomize is certain that there is no namespace.
+    /// Whether kustomize is certain that the resource has no namespace.
     pub(crate) fn is_cluster_scoped(&self) -> bool {
         let api_version = match self.group.as_str() {
             "" => self.version.clone(),

@@ -2,14 +2,14 @@
 //!
 //! In each mapping the lists come first, each with its key, because that is where a comment about the whole
 //! list stands; then every value in order. Aliases are left alone. What readers write into annotations for
-//! their own use is no field of the resource and is not visited.
+//! their own use is not a field of the resource and is not visited.
 
 use std::fmt::Write as _;
 
 use loggia_krm::{Resource, annotation};
 use loggia_yaml::{Kind, Node, Pair};
 
-/// Deeper fields are not visited: nobody writes them, and the stack has an end.
+/// Deeper fields are not visited: the walk is recursive and the stack is finite.
 pub(crate) const MAX_DEPTH: usize = 1000;
 
 /// What happens at each field.
@@ -71,9 +71,10 @@ fn descend(node: &mut Node, path: &mut Path, visitor: &mut impl Visitor) -> Resu
             }
             for pair in node.pairs_mut().into_iter().flatten() {
                 let parent = path.enter_key(raw_text(&pair.key));
-                let visited = match path.is_bookkeeping(parent, &pair.key) {
-                    true => Ok(()),
-                    false => descend(&mut pair.value, path, visitor),
+                let visited = if path.is_bookkeeping(parent, &pair.key) {
+                    Ok(())
+                } else {
+                    descend(&mut pair.value, path, visitor)
                 };
                 path.leave(parent);
                 visited?;

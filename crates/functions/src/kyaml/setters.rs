@@ -85,7 +85,7 @@ fn split_by<'a>(literals: &[&str], line: &'a str) -> Option<Vec<&'a str>> {
     Some(texts.collect())
 }
 
-/// The texts of a list's items in the order of the alphabet; what is no scalar has none.
+/// The texts of a list's items in the order of the alphabet; what is not a scalar has none.
 pub(crate) fn sorted_items(list: &Node) -> Vec<&str> {
     let mut texts: Vec<&str> = list.items().iter().map(fields::raw_text).collect();
     texts.sort_unstable();

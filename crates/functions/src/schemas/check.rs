@@ -94,13 +94,9 @@ struct Report {
 // === impl Place ===
 
 impl Place<'_> {
-    fn is_definition(self) -> bool {
-        self.dialect == Dialect::Definition
-    }
-
-    /// The place of something inside, which may be null if Kubernetes says so.
+    /// The place of something inside, which may be null if it is optional and the dialect allows that.
     fn inner(self, optional: bool) -> Self {
-        Self { nullable: optional && self.dialect == Dialect::Kubernetes, root: false, ..self }
+        Self { nullable: optional && self.dialect.lets_optional_be_null(), root: false, ..self }
     }
 }
 
@@ -183,8 +179,7 @@ impl Checker<'_> {
         if !own.is_empty() {
             report.add(Fault::Reference(own));
         }
-        // What stands beside a reference counts since the draft in which formats no longer do.
-        if place.dialect == (Dialect::Json { formats: false }) {
+        if place.dialect.reads_beside_reference() {
             self.keywords(schema, node, place, report);
         }
     }
@@ -193,7 +188,7 @@ impl Checker<'_> {
         if let Some(fault) = wrong_type(schema, node, place) {
             return report.add(fault);
         }
-        if node.is_null() && place.is_definition() && schema["nullable"] == true {
+        if node.is_null() && place.dialect.is_nullable(schema) {
             return;
         }
         if let Some(wanted) = schema.get("const").filter(|wanted| !means(node, wanted)) {
@@ -204,8 +199,9 @@ impl Checker<'_> {
         {
             return report.add(Fault::Enum(allowed.clone()));
         }
-        let formats = place.dialect != Dialect::Json { formats: false };
-        if let Some(fault) = wrong_format(schema, node).filter(|_| formats) {
+        if place.dialect.checks_formats()
+            && let Some(fault) = wrong_format(schema, node)
+        {
             return report.add(fault);
         }
         match node.kind() {
@@ -218,37 +214,25 @@ impl Checker<'_> {
 
     fn mapping(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
         size(schema, node.len(), ["minProperties", "maxProperties"], report);
-        let required = texts(&schema["required"]);
-        let missing: Vec<String> = required.iter().filter(|name| !node.contains_key(name)).cloned().collect();
+        let mut missing = texts(&schema["required"]);
+        missing.retain(|name| !node.contains_key(name));
         if !missing.is_empty() {
             report.add(Fault::Missing(missing));
         }
-        let properties = &schema["properties"];
         let fields: BTreeMap<&str, &Node> =
             node.pairs().iter().filter_map(|pair| Some((pair.key.scalar()?, &pair.value))).collect();
         let mut surplus = Vec::new();
         for (name, value) in fields {
-            let implied =
-                place.is_definition() && place.root && matches!(name, "apiVersion" | "kind" | "metadata");
+            let implied = place.root && place.dialect.implies(name);
             report.path.push(name.to_owned());
-            if let Some(property) = properties.get(name) {
-                if !implied {
-                    let optional = !required.iter().any(|required| required == name);
-                    let is_pinned = place.root && place.dialect == Dialect::Kubernetes;
-                    let identity = is_pinned.then(|| identity(schema, name)).flatten();
-                    match identity {
-                        Some(allowed) if value.as_str().is_some() => {
-                            if !allowed.iter().any(|allowed| means(value, allowed)) {
-                                report.add(Fault::Enum(allowed));
-                            }
-                        }
-                        _ => self.value(property, value, place.inner(optional), report),
-                    }
+            match schema["properties"].get(name) {
+                Some(_) if implied => {}
+                Some(_) => self.property(schema, name, value, place, report),
+                None if schema["additionalProperties"].is_object() => {
+                    self.value(&schema["additionalProperties"], value, place.inner(true), report);
                 }
-            } else if schema["additionalProperties"].is_object() {
-                self.value(&schema["additionalProperties"], value, place.inner(true), report);
-            } else if self.is_closed(schema, place) && !implied {
-                surplus.push(name.to_owned());
+                None if implied || !self.is_closed(schema, place) => {}
+                None => surplus.push(name.to_owned()),
             }
             report.path.pop();
         }
@@ -257,15 +241,23 @@ impl Checker<'_> {
         }
     }
 
-    /// A schema that lists properties knows them all, if the check is strict. There are stricter files of JSON schema
-    /// for that.
+    /// A listed property. What identifies the root is held against the type that the schema is for instead.
+    fn property(&self, schema: &Value, name: &str, value: &Node, place: Place<'_>, report: &mut Report) {
+        let identity = if place.root { place.dialect.identity(schema, name) } else { None };
+        match identity.filter(|_| value.as_str().is_some()) {
+            Some(allowed) if allowed.iter().any(|allowed| means(value, allowed)) => {}
+            Some(allowed) => report.add(Fault::Enum(allowed)),
+            None => {
+                let required = schema["required"].as_array();
+                let optional = !required.is_some_and(|names| names.iter().any(|required| required == name));
+                self.value(&schema["properties"][name], value, place.inner(optional), report);
+            }
+        }
+    }
+
     fn is_closed(&self, schema: &Value, place: Place<'_>) -> bool {
         schema["additionalProperties"] == false
-            || (self.strictness == Strictness::Strict
-                && matches!(place.dialect, Dialect::Kubernetes | Dialect::Definition)
-                && schema["properties"].is_object()
-                && schema["additionalProperties"].is_null()
-                && schema["x-kubernetes-preserve-unknown-fields"] != true)
+            || (self.strictness == Strictness::Strict && place.dialect.lists_all_properties(schema))
     }
 
     fn sequence(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
@@ -346,25 +338,6 @@ fn string_or(other: &str) -> [Value; 2] {
     ["string", other].map(|name| serde_json::json!({ "type": name }))
 }
 
-/// What `apiVersion` and `kind` of an object may be.
-fn identity(schema: &Value, field: &str) -> Option<Vec<Value>> {
-    let kinds = schema["x-kubernetes-group-version-kind"].as_array()?;
-    let mut allowed: Vec<Value> = Vec::new();
-    for kind in kinds {
-        let text = |key: &str| kind[key].as_str().unwrap_or_default();
-        let value = match field {
-            "kind" => text("kind").to_owned(),
-            "apiVersion" if text("group").is_empty() => text("version").to_owned(),
-            "apiVersion" => format!("{}/{}", text("group"), text("version")),
-            _ => return None,
-        };
-        if !allowed.iter().any(|known| *known == value) {
-            allowed.push(value.into());
-        }
-    }
-    Some(allowed)
-}
-
 fn type_of(node: &Node) -> &'static str {
     match node.kind() {
         Kind::Mapping => "object",
@@ -384,7 +357,7 @@ fn wrong_type(schema: &Value, node: &Node, place: Place<'_>) -> Option<Fault> {
         Value::Array(many) => many.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => return None,
     };
-    if place.nullable || (place.is_definition() && schema["nullable"] == true) {
+    if place.nullable || place.dialect.is_nullable(schema) {
         want.push("null".to_owned());
     }
     let got = type_of(node);

@@ -1,9 +1,9 @@
-//! Files with schemas, handed in by whoever runs a function.
+//! Files with schemas, which the caller passes to a function.
 
 use std::fmt::Debug;
 
-/// The files that a function may look at. Which these are is decided where it is called; a list, and so a package, can
-/// only name them.
+/// The files that a function may read. The caller decides which these are; a list, and so a package, can only name
+/// them.
 ///
 /// Errors are sentences that go behind the name of what was asked for: what is wrong, and what to do.
 pub trait SchemaFiles: Debug + Send + Sync {
@@ -26,7 +26,7 @@ pub trait SchemaFiles: Debug + Send + Sync {
     fn list(&self, folder: &str) -> Result<Vec<String>, String>;
 }
 
-/// No files at all.
+/// No files: every path is refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSchemaFiles;
 

@@ -68,7 +68,7 @@ impl Folder {
     /// What the first definition of a kind says.
     ///
     /// # Errors
-    /// If a file that may have it is no YAML.
+    /// If a file that may have it is not YAML.
     pub(super) fn schema(&self, api_version: &str, kind: &str) -> Result<Option<Schema>, String> {
         let positions = self.by_kind.get(kind).map_or(&[][..], Vec::as_slice);
         for file in positions.iter().filter_map(|at| self.files.get(*at)) {

@@ -1,6 +1,6 @@
 //! Where schemas are: the locations of a config, and the files that they stand for.
 
-/// Behind a location that is no template: how kubeconform and kubeval lay out a folder.
+/// Behind a location that is not a template: how kubeconform and kubeval lay out a folder.
 const LAYOUT: &str =
     "/{{.NormalizedKubernetesVersion}}-standalone{{.StrictSuffix}}/{{.ResourceKind}}{{.KindSuffix}}.json";
 

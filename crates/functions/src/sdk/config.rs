@@ -150,7 +150,7 @@ pub(crate) fn for_runner<'a>(config: Option<&'a Node>, kind: &str) -> Result<Run
     }
 }
 
-/// The data as go-yaml decodes it: any scalar as its text; what is no scalar is left out without a word.
+/// The data as go-yaml decodes it: any scalar as its text; what is not a scalar is left out silently.
 fn data_of(config: &Node) -> Result<BTreeMap<String, String>, String> {
     let Some(data) = config.get("data") else { return Ok(BTreeMap::new()) };
     if !data.is_mapping() {

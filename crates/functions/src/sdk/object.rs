@@ -55,7 +55,7 @@ impl Owner {
         Self { prefix: format!("{}.{key}", self.prefix), ..self.clone() }
     }
 
-    /// The error that a field of it is no string.
+    /// The error that a field of it is not a string.
     pub(crate) fn unmatched_string(&self, path: &[&str]) -> Unmatched {
         let path = format!("{}.{}", self.prefix, path.join("."));
         Unmatched { owner: self.clone(), expected: "string", path }
@@ -94,7 +94,7 @@ fn has_key(pair: &Pair, key: &str) -> bool {
 /// The value at a path; nothing if a key is missing.
 ///
 /// # Errors
-/// If something on the way is no mapping.
+/// If something on the way is not a mapping.
 pub(crate) fn value<'a>(object: &'a Node, path: &[&str]) -> Result<Option<&'a Node>, WrongType> {
     let mut current = object;
     for (at, key) in path.iter().enumerate() {
@@ -112,7 +112,7 @@ pub(crate) fn value<'a>(object: &'a Node, path: &[&str]) -> Result<Option<&'a No
 /// The string at a path; nothing if a key is missing.
 ///
 /// # Errors
-/// If something on the way is no mapping, or the value no string.
+/// If something on the way is not a mapping, or the value is not a string.
 pub(crate) fn string<'a>(object: &'a Node, path: &[&str]) -> Result<Option<&'a str>, WrongType> {
     value(object, path)?.map_or(Ok(None), |value| as_string(value).map(Some).ok_or(WrongType))
 }
@@ -143,7 +143,7 @@ pub(crate) fn mappings<'a>(object: &'a Node, key: &str) -> &'a [Node] {
 /// Sets the string at a path. Missing mappings are made; an existing scalar keeps quotes and comments.
 ///
 /// # Errors
-/// If something on the way is no mapping.
+/// If something on the way is not a mapping.
 pub(crate) fn set_string(object: &mut Node, path: &[&str], value: &str) -> Result<(), WrongType> {
     let Some((last, way)) = path.split_last() else { return Ok(()) };
     let mut current = object;

@@ -23,7 +23,7 @@ pub(crate) fn error(message: impl Into<String>) -> ResultItem {
     ResultItem::new(Severity::Error, message)
 }
 
-/// An error about an object, with its reference and its file; nothing stands for an empty object.
+/// An error about an object, with its reference and its file; `None` is treated as an empty object.
 pub(crate) fn error_about(message: impl Into<String>, object: Option<&Node>) -> ResultItem {
     let text = |path: &[&str]| object.map_or("", |object| object::text(object, path)).to_owned();
     let index = text(&["metadata", "annotations", annotation::INDEX]);

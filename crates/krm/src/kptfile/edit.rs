@@ -9,7 +9,7 @@ use super::{Condition, Kptfile, KptfileError, RenderStatus, Status};
 use crate::mend;
 use crate::resource::{Resource, text};
 
-/// A Kptfile that keeps what people wrote: comments, order, quotes and fields that nobody changes.
+/// A Kptfile that keeps what people wrote: comments, order, quotes and fields that an edit does not change.
 #[derive(Clone, Debug)]
 pub struct KptfileDocument {
     document: Document,
@@ -21,7 +21,7 @@ impl KptfileDocument {
     /// Reads a text strictly; see [`Kptfile::parse`].
     ///
     /// # Errors
-    /// If it is of another type, does not fit the schema or is no YAML.
+    /// If it is of another type, does not fit the schema or is not YAML.
     pub fn parse(source: &str, folder: &str) -> Result<Self, KptfileError> {
         let resource = Kptfile::parse_resource(source, folder)?;
         let kptfile = Kptfile::from_resource(&resource, folder)?;
@@ -73,12 +73,6 @@ impl KptfileDocument {
         arrange(&self.document.root, &mut document.root);
         let wide = EmitOptions { sequences: SequenceStyle::Wide, fidelity: Fidelity::Faithful };
         to_string_with([&document], wide)
-    }
-
-    /// The resource with every change so far.
-    #[must_use]
-    pub fn to_resource(&self) -> Resource {
-        Resource::from(self.document.clone())
     }
 
     /// Changes the types, and in the text just what differs. Entries of lists are told apart by what names

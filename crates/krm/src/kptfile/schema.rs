@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use loggia_go::quote;
 use loggia_yaml::{Kind, Node, Tag};
 
 use crate::resource::{follow, text};
@@ -238,9 +239,9 @@ fn check_mapping(node: &Node, shape: Shape, problems: &mut Vec<String>) {
     for (at, pair) in pairs.iter().enumerate() {
         for later in &pairs[at + 1..] {
             if pair.key.kind() == later.key.kind() && pair.key.scalar() == later.key.scalar() {
-                let (line, name) = (later.key.line(), later.key.scalar().unwrap_or_default());
+                let (line, name) = (later.key.line(), quote(later.key.scalar().unwrap_or_default()));
                 let earlier = pair.key.line();
-                problems.push(format!("line {line}: mapping key {name:?} already defined at line {earlier}"));
+                problems.push(format!("line {line}: mapping key {name} already defined at line {earlier}"));
             }
         }
     }

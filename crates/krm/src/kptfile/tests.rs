@@ -130,6 +130,8 @@ fn every_field_is_read_and_written_in_schema_order() {
 #[test]
 fn what_is_no_kptfile_of_today_is_refused_in_kpts_words() {
     assert_eq!(KptfileError::Missing { folder: "/pkg".into() }.to_string(), "No Kptfile found at \"/pkg\".");
+    let invisible = KptfileError::Missing { folder: "a\u{200b}".into() }.to_string();
+    assert_eq!(invisible, "No Kptfile found at \"a\\u200b\".", "quoted as Go quotes");
     assert_eq!(
         error("apiVersion: kpt.dev/v1alpha1\nkind: Kptfile\n"),
         "Kptfile at \"/pkg\" has an old version (\"v1alpha1\") of the Kptfile schema.\nPlease update the package to the latest format by following https://kpt.dev/installation/migration."

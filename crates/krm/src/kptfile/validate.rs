@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use loggia_go::quote;
+
 use super::{Function, Kptfile, image};
 use crate::document::{self, Reading};
 use crate::path::clean;
@@ -23,7 +25,7 @@ impl fmt::Display for ValidateError {
         let Self { field, value, reason } = self;
         writeln!(f, "Kptfile is invalid:\nField: `{field}`")?;
         if !value.is_empty() {
-            writeln!(f, "Value: {value:?}")?;
+            writeln!(f, "Value: {}", quote(value))?;
         }
         writeln!(f, "Reason: {reason}")
     }
@@ -35,7 +37,7 @@ impl fmt::Display for ValidateError {
 /// With kpt's text.
 pub fn check_image(reference: &str) -> Result<(), String> {
     image::check(reference)
-        .map_err(|reason| format!("function image reference {reference:?} is invalid: {reason}"))
+        .map_err(|reason| format!("function image reference {} is invalid: {reason}", quote(reference)))
 }
 
 impl Kptfile {
@@ -63,12 +65,13 @@ impl Kptfile {
             .steps()
             .filter(|(_, _, function)| !function.config_path.is_empty() && !is_own(&clean(&function.config_path)))
             .map(|(list, index, function)| {
-                let (name, path) = (function.display_name(), &function.config_path);
+                let path = &function.config_path;
+                let (name, quoted) = (quote(function.display_name()), quote(path));
                 ValidateError {
                     field: format!("pipeline.{list}s[{index}].configPath"),
                     value: path.clone(),
                     reason: format!(
-                        "functionConfig resource for {list} {name:?} is missing from path {path:?}, this also occurs if {path:?} is part of a subpackage"
+                        "functionConfig resource for {list} {name} is missing from path {quoted}, this also occurs if {quoted} is part of a subpackage"
                     ),
                 }
             })
@@ -133,16 +136,17 @@ fn check_path(path: &str) -> Result<(), String> {
 }
 
 fn check_config(path: &str, open: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Result<(), String> {
+    let quoted = quote(path);
     let content =
-        open(path).map_err(|cause| format!("failed to open functionConfig from path {path:?}: {cause}"))?;
+        open(path).map_err(|cause| format!("failed to open functionConfig from path {quoted}: {cause}"))?;
     let resources = document::read(&content, &Reading::default())
-        .map_err(|error| format!("failed to read functionConfig {path:?}: {error}"))?;
+        .map_err(|error| format!("failed to read functionConfig {quoted}: {error}"))?;
     match resources.as_slice() {
-        [] => Err(format!("functionConfig {path:?} must contain one config, got 0")),
-        [only] => check_krm(only).map_err(|missing| format!("functionConfig {path:?}: {missing}")),
+        [] => Err(format!("functionConfig {quoted} must contain one config, got 0")),
+        [only] => check_krm(only).map_err(|missing| format!("functionConfig {quoted}: {missing}")),
         more => {
             let count = more.len();
-            Err(format!("functionConfig {path:?} must not contain more than one config, got {count}"))
+            Err(format!("functionConfig {quoted} must not contain more than one config, got {count}"))
         }
     }
 }

@@ -116,9 +116,10 @@ impl Changes {
         let file = path.clone();
         self.error(
             &file,
-            match left.is_empty() {
-                true => WriteErrorKind::Io { path, action, cause },
-                false => WriteErrorKind::Broken { path, action, cause, left: left.join(", ") },
+            if left.is_empty() {
+                WriteErrorKind::Io { path, action, cause }
+            } else {
+                WriteErrorKind::Broken { path, action, cause, left: left.join(", ") }
             },
         )
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::{IntErrorKind, ParseIntError};
 
+use loggia_go::quote;
 use loggia_yaml::Fidelity;
 
 use super::{Files, Sources};
@@ -88,7 +89,7 @@ pub enum WriteErrorKind {
         file: String,
     },
     /// Resources of one file cannot be put in order.
-    #[error("unable to parse config.kubernetes.io/index {index} :strconv.Atoi: parsing {index:?}: {reason}")]
+    #[error("unable to parse config.kubernetes.io/index {index} :strconv.Atoi: parsing {}: {reason}", quote(.index))]
     BadIndex {
         /// The index.
         index: String,
@@ -104,7 +105,7 @@ pub enum WriteErrorKind {
         cause: loggia_yaml::Error,
     },
     /// There is no such folder.
-    #[error("could not write to {0:?}: file does not exist")]
+    #[error("could not write to {}: file does not exist", quote(.0))]
     NoPackage(String),
     /// The system does not let us; nothing has changed.
     #[error("{path}: cannot {action}: {cause}")]

@@ -38,6 +38,14 @@ fn paths(package: &Package) -> Vec<&str> {
     package.resources.iter().map(Resource::path).collect()
 }
 
+fn resource(yaml: &str) -> Resource {
+    Resource::from(loggia_yaml::parse_first(yaml).expect("is YAML").expect("is there"))
+}
+
+fn rename(resource: &mut Resource, name: &str) {
+    resource.node_mut().entry_mapping("metadata").set("name", loggia_yaml::Node::string(name));
+}
+
 fn memory(files: &[(&str, &str)]) -> Files {
     files.iter().map(|(path, content)| ((*path).to_owned(), content.as_bytes().to_vec())).collect()
 }
@@ -296,7 +304,7 @@ fn an_edit_changes_its_file_and_keeps_its_mode() {
     let file = folder.path().join("a.yaml");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("is ours");
     let mut package = read(folder.path());
-    package.resources[0].set_name("other").expect("is a mapping");
+    rename(&mut package.resources[0], "other");
     let changes = write(package);
     assert_eq!(changes.writes.keys().collect::<Vec<_>>(), ["a.yaml"]);
     assert_eq!(text(folder.path(), "a.yaml"), CM.replace("cm", "other"));
@@ -355,11 +363,7 @@ fn indices_decide_the_order_within_a_file() {
 fn a_new_resource_gets_a_file_of_its_own() {
     let folder = folder(&[("a.yaml", CM)]);
     let mut package = read(folder.path());
-    let mut new = Resource::default();
-    new.set_kind("Secret").expect("becomes a mapping");
-    new.set_name("s").expect("becomes a mapping");
-    new.set_namespace("ns").expect("becomes a mapping");
-    package.resources.push(new);
+    package.resources.push(resource("kind: Secret\nmetadata:\n  name: s\n  namespace: ns\n"));
     write(package);
     assert_eq!(
         text(folder.path(), "ns/secret_s.yaml"),
@@ -421,8 +425,7 @@ fn memory_and_disk_agree() {
 fn write_error(folder: &Path, path: &str) -> String {
     let before = listing(folder);
     let mut package = read(folder);
-    let mut stray = Resource::default();
-    stray.set_kind("A").expect("becomes a mapping");
+    let mut stray = resource("kind: A\n");
     stray.set_path(path).expect("becomes a mapping");
     package.resources.push(stray);
     let error = package.write(&WriteOptions::default()).expect_err("has no place");
@@ -478,7 +481,7 @@ fn a_link_out_of_the_package_may_be_read_but_not_written() {
     symlink(outside.path().join("x.yaml"), folder.path().join("link.yaml")).expect("links work here");
     assert!(write(read(folder.path())).is_empty());
     let mut package = read(folder.path());
-    package.resources[0].set_name("other").expect("is a mapping");
+    rename(&mut package.resources[0], "other");
     let error = package.write(&WriteOptions::default()).expect_err("leads out").to_string();
     assert!(error.contains("`link.yaml` leads out of package"), "{error}");
     assert_eq!(text(outside.path(), "x.yaml"), CM);

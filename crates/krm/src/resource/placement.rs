@@ -17,7 +17,7 @@ use crate::path;
 /// Why a resource cannot be given a place. The texts are kyaml's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// Neither type nor metadata: it is no resource at all.
+    /// Neither type nor metadata: it is not a resource at all.
     #[error("missing Resource metadata")]
     MissingMetadata,
     /// It cannot carry annotations.
@@ -66,7 +66,7 @@ impl Resource {
     /// Sets the path in both spellings.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_path(&mut self, path: impl Into<Text>) -> Result<(), WrongKind> {
         let path = path.into();
         self.annotate(&[(PATH, path.clone()), (LEGACY_PATH, path)])
@@ -75,34 +75,17 @@ impl Resource {
     /// Sets the index in both spellings.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_index(&mut self, index: usize) -> Result<(), WrongKind> {
         let index = Text::from(index.to_string());
         self.annotate(&[(INDEX, index.clone()), (LEGACY_INDEX, index)])
-    }
-
-    /// Sets what ties an output to its input, in both spellings.
-    ///
-    /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
-    pub fn set_function_id(&mut self, id: impl Into<Text>) -> Result<(), WrongKind> {
-        let id = id.into();
-        self.annotate(&[(ID, id.clone()), (LEGACY_ID, id)])
-    }
-
-    /// Sets the package that owns the resource.
-    ///
-    /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
-    pub fn set_package_path(&mut self, path: impl Into<Text>) -> Result<(), WrongKind> {
-        self.annotate(&[(PACKAGE_PATH, path.into())])
     }
 
     /// Sets an annotation as readers and orchestrators do: in single quotes, with empty `annotations` and
     /// `metadata` replaced.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_reader_annotation(&mut self, key: &str, value: impl Into<Text>) -> Result<(), WrongKind> {
         self.annotate(&[(key, value.into())])
     }
@@ -110,16 +93,9 @@ impl Resource {
     /// Sets several annotations as readers and orchestrators do, in one go.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn set_reader_annotations(&mut self, entries: &[(&str, Text)]) -> Result<(), WrongKind> {
         self.annotate(entries)
-    }
-
-    /// Removes path, index, id and the sequence style, but not what then is empty.
-    pub fn remove_reader_annotations(&mut self) {
-        self.retain_annotations(|key| {
-            key != SEQUENCE_INDENT && !TWINS.iter().any(|(modern, legacy)| key == *modern || key == *legacy)
-        });
     }
 
     /// Removes every annotation whose key is not approved of, but not what then is empty.
@@ -136,7 +112,7 @@ impl Resource {
     /// Where path, index or id has only one of its spellings, adds the other.
     ///
     /// # Errors
-    /// If the root, `metadata` or its `annotations` is no mapping.
+    /// If the root, `metadata` or its `annotations` is not a mapping.
     pub fn fill_twins(&mut self) -> Result<(), WrongKind> {
         for (key, legacy) in TWINS {
             let given = |key| self.annotation(key).filter(|value| !value.is_empty());

@@ -3,7 +3,7 @@
 use loggia_yaml::{parse_first, to_string};
 
 use super::*;
-use crate::annotation::{INDEX, LEGACY_INDEX, LEGACY_PATH, PATH};
+use crate::annotation::{ID, INDEX, LEGACY_ID, LEGACY_INDEX, LEGACY_PATH, PACKAGE_PATH, PATH};
 
 fn resource(yaml: &str) -> Resource {
     Resource::from(parse_first(yaml).expect("is YAML").expect("is there"))
@@ -63,26 +63,23 @@ fn aliases_are_followed() {
 fn setters_keep_order_comments_and_quotes() {
     let mut resource = resource(DEPLOYMENT);
     resource.set_api_version("apps/v2").expect("is a mapping");
-    resource.set_kind("StatefulSet").expect("is a mapping");
-    resource.set_name("api").expect("is a mapping");
-    resource.set_namespace("test").expect("is a mapping");
-    resource.set_label("tier", "2").expect("is a mapping");
-    resource.set_label("new", "yes").expect("is a mapping");
     resource.set_annotation("note", "y").expect("is a mapping");
     resource.set_annotation("plain", "some text").expect("is a mapping");
+    resource.set_annotation("number", "2").expect("is a mapping");
     let expected = "# about it
 
 apiVersion: apps/v2 # stable
-kind: StatefulSet
+kind: Deployment
 metadata:
-  name: api
+  name: web
   # where
-  namespace: 'test'
-  labels: {app: web, tier: \"2\", new: \"yes\"}
+  namespace: 'prod'
+  labels: {app: web, tier: 1}
   annotations:
     note: \"y\" # why
     config.kubernetes.io/local-config: \"true\"
     plain: some text
+    number: \"2\"
 ";
     assert_eq!(yaml(&resource), expected);
 }
@@ -90,29 +87,22 @@ metadata:
 #[test]
 fn setters_make_what_is_missing() {
     let mut made = Resource::default();
-    made.set_kind("A").expect("null becomes a mapping");
+    made.set_api_version("v1").expect("null becomes a mapping");
     made.set_annotation("a", "- b").expect("made");
-    made.set_label("c", "1").expect("made");
-    made.set_namespace("").expect("nothing to remove");
-    assert_eq!(yaml(&made), "kind: A\nmetadata:\n  annotations:\n    a: \"- b\"\n  labels:\n    c: \"1\"\n");
-}
-
-#[test]
-fn an_empty_namespace_removes_the_field() {
-    let mut resource = resource("metadata:\n  namespace: x\n  name: y\n");
-    resource.set_namespace("").expect("is a mapping");
-    assert_eq!(yaml(&resource), "metadata:\n  name: y\n");
+    made.set_annotation("c", "1").expect("made");
+    let expected = "apiVersion: v1\nmetadata:\n  annotations:\n    a: \"- b\"\n    c: \"1\"\n";
+    assert_eq!(yaml(&made), expected);
 }
 
 #[test]
 fn setters_refuse_what_is_no_mapping() {
-    let error = resource("text").set_kind("A").expect_err("a scalar");
+    let error = resource("text").set_api_version("v1").expect_err("a scalar");
     assert_eq!(
         error.to_string(),
         "wrong node kind: expected MappingNode but got ScalarNode: node contents:\ntext\n"
     );
     let mut list = resource("kind: A\nmetadata: [a]\n");
-    let error = list.set_name("x").expect_err("a sequence");
+    let error = list.set_annotation("a", "b").expect_err("a sequence");
     assert_eq!(
         error.to_string(),
         "wrong node kind: expected MappingNode but got SequenceNode: node contents:\n[a]\n"
@@ -121,7 +111,7 @@ fn setters_refuse_what_is_no_mapping() {
     let mut alias = resource("x: &x {a: b}\nmetadata: *x\n");
     let error = alias.set_path("p").expect_err("an alias").to_string();
     assert_eq!(error, "wrong node kind: expected MappingNode but got AliasNode: node contents:\n*x\n");
-    assert!(resource("metadata:\n  labels: x\n").set_label("a", "b").is_err());
+    assert!(resource("metadata:\n  annotations: x\n").set_annotation("a", "b").is_err());
     assert!(resource("metadata:\n  annotations: [x]\n").set_index(1).is_err());
 }
 
@@ -131,8 +121,9 @@ fn path_index_and_id_are_read_in_either_spelling_and_written_in_both() {
     assert_eq!(old.path(), "old.yaml");
     old.set_path("new.yaml").expect("is a mapping");
     old.set_index(3).expect("is a mapping");
-    old.set_function_id("7").expect("is a mapping");
-    old.set_package_path("/p").expect("is a mapping");
+    for (key, value) in [(ID, "7"), (LEGACY_ID, "7"), (PACKAGE_PATH, "/p")] {
+        old.set_reader_annotation(key, value).expect("is a mapping");
+    }
     let expected = "metadata:
   annotations:
     config.kubernetes.io/path: new.yaml
@@ -163,14 +154,14 @@ fn the_modern_spelling_wins_and_a_missing_one_is_filled_in() {
 }
 
 #[test]
-fn reader_annotations_go_without_a_trace() {
+fn annotations_of_readers_go_without_a_trace() {
     let text = "kind: A\nmetadata:\n  annotations:\n    a: b\n";
     let mut resource = resource(text);
     resource.set_path("x.yaml").expect("is a mapping");
     resource.set_index(0).expect("is a mapping");
     resource.set_reader_annotation(crate::annotation::SEQUENCE_INDENT, "wide").expect("is a mapping");
     assert_eq!(resource.sequence_style(), loggia_yaml::SequenceStyle::Wide);
-    resource.remove_reader_annotations();
+    resource.retain_annotations(|key| key == "a");
     assert_eq!(yaml(&resource), text);
 }
 
@@ -196,7 +187,7 @@ fn annotations_that_are_an_alias_keep_their_values() {
     let mut resource = resource("x: &x {a: b}\nmetadata:\n  annotations: *x\n");
     resource.set_path("p").expect("is a mapping");
     assert_eq!(resource.annotation("a"), Some("b"));
-    resource.remove_reader_annotations();
+    resource.retain_annotations(|key| key == "a");
     assert_eq!(yaml(&resource), "x: &x {a: b}\nmetadata:\n  annotations: {a: b}\n");
 }
 
@@ -204,10 +195,10 @@ fn annotations_that_are_an_alias_keep_their_values() {
 fn removing_an_entry_leaves_the_rest() {
     let mut resource = resource(DEPLOYMENT);
     resource.remove_annotation("note");
-    resource.remove_label("app");
-    resource.remove_label("no such");
-    assert_eq!(resource.annotations().len(), 1);
-    assert_eq!(resource.labels().collect::<Vec<_>>(), [("tier", "1")]);
+    resource.remove_annotation("no such");
+    let left: Vec<_> = resource.annotations().collect();
+    assert_eq!(left, [("config.kubernetes.io/local-config", "true")]);
+    assert_eq!(resource.labels().collect::<Vec<_>>(), [("app", "web"), ("tier", "1")]);
 }
 
 #[test]

@@ -27,9 +27,12 @@ pub(super) fn set(
         return Err("no structured data found in path".to_owned());
     }
     let matching = Matching { create, into_text: true };
-    let count = matching.visit(&mut document.root, &path[length..], &mut |node| match node.is_scalar() {
-        true => node.set_scalar(value.scalar().unwrap_or_default()),
-        false => *node = value.clone(),
+    let count = matching.visit(&mut document.root, &path[length..], &mut |node| {
+        if node.is_scalar() {
+            node.set_scalar(value.scalar().unwrap_or_default());
+        } else {
+            *node = value.clone();
+        }
     })?;
     if count == 0 {
         return Err("unable to find field in structured data".to_owned());

@@ -62,7 +62,7 @@ struct Form {
     group: bool,
     /// It may be or touch a URL.
     in_url: bool,
-    /// It is no credential if it ends in `EXAMPLE`.
+    /// It is not a credential if it ends in `EXAMPLE`.
     examples: bool,
     compiled: OnceLock<Option<Regex>>,
 }

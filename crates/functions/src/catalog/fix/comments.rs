@@ -31,9 +31,10 @@ impl Definitions {
             };
             let items: Vec<&str> =
                 setter.get("listValues").map_or(&[][..], Node::items).iter().map(raw_text).collect();
-            let value = match items.is_empty() {
-                true => text(setter, "value").to_owned(),
-                false => format!("[{}]", items.join(", ")),
+            let value = if items.is_empty() {
+                text(setter, "value").to_owned()
+            } else {
+                format!("[{}]", items.join(", "))
             };
             setters.insert(text(setter, "name").to_owned(), value);
         }

@@ -179,8 +179,9 @@ fn pipeline(steps: &[Step]) -> Node {
         step.push_pair(pair("configPath", Node::string(config_path.as_str())));
         step
     };
-    match steps.is_empty() {
-        true => Node::mapping(),
-        false => Node::from_pairs(vec![pair("mutators", steps.iter().map(step).collect())]),
+    if steps.is_empty() {
+        Node::mapping()
+    } else {
+        Node::from_pairs(vec![pair("mutators", steps.iter().map(step).collect())])
     }
 }

@@ -102,7 +102,7 @@ impl Match {
                 .any(|(groups, kinds)| has(kinds, subject.item.kind()) && has(groups, subject.item.group()))
     }
 
-    /// Whatever is no namespace itself counts as being in one, if only in one without a name.
+    /// Whatever is not a namespace itself counts as being in one, if only in one without a name.
     fn is_in_scope(&self, subject: &Subject<'_>) -> bool {
         match self.scope.as_str() {
             "Cluster" => subject.is_namespace(),

@@ -136,9 +136,10 @@ impl Config {
             }
             _ => return Err("`functionConfig` must be a `ConfigMap` or `SetNamespace`".to_owned()),
         };
-        match config.namespace.is_empty() {
-            true => Err("input namespace cannot be empty".to_owned()),
-            false => Ok(config),
+        if config.namespace.is_empty() {
+            Err("input namespace cannot be empty".to_owned())
+        } else {
+            Ok(config)
         }
     }
 }

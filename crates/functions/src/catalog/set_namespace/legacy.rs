@@ -31,7 +31,7 @@ enum Rules {
 #[derive(Debug)]
 struct Broken(String);
 
-/// Why a config is no use.
+/// Why a config cannot be used.
 enum Refusal {
     Message(String),
     Broken(Broken),
@@ -142,9 +142,12 @@ impl Config {
         let empty = Node::mapping();
         let config = config.unwrap_or(&empty);
         let text = |path: &[&str]| text(config, path).map_err(Refusal::Broken);
-        let given = |value: String, name: &str| match value.is_empty() {
-            true => Err(Refusal::Message(format!("`{name}` should not be empty"))),
-            false => Ok(value),
+        let given = |value: String, name: &str| {
+            if value.is_empty() {
+                Err(Refusal::Message(format!("`{name}` should not be empty")))
+            } else {
+                Ok(value)
+            }
         };
         let namespace = match (Object(config).api_version(), Object(config).kind()) {
             ("v1", "ConfigMap") => match text(&["data", "namespace"])? {

@@ -96,6 +96,9 @@ pub(in crate::catalog::starlark) fn hash(builder: &mut GlobalsBuilder) {
     }
 }
 
+// CSV as Go's `encoding/csv` reads and writes it. The `csv` crate does neither: its delimiter and comment mark are
+// bytes where Go's are characters, it leaves a field with a leading space unquoted, and it accepts a quoted field
+// that never ends.
 #[starlark_module]
 pub(in crate::catalog::starlark) fn csv(builder: &mut GlobalsBuilder) {
     fn read_all<'v>(
