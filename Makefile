@@ -7,6 +7,23 @@ CARGO ?= cargo
 GO := $(shell command -v go)
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/loggia-e2e
 TOOLS := $(CACHE)/tools
+
+# The compiler is pinned to `rust-version`. Where the default one is another, an installed one of that version is used;
+# nothing is downloaded (CONTRIBUTING.md).
+RUST_VERSION := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+ifndef RUSTUP_TOOLCHAIN
+ifeq ($(filter $(RUST_VERSION).%,$(shell rustc --version 2>/dev/null)),)
+INSTALLED := $(firstword $(filter $(RUST_VERSION).% $(RUST_VERSION)-%,$(shell rustup toolchain list 2>/dev/null)))
+ifneq ($(INSTALLED),)
+export RUSTUP_TOOLCHAIN := $(INSTALLED)
+endif
+endif
+endif
+
+# `LOGGIA_REQUIRE` as it is for tests that run beside the cluster (docs/testing.md).
+comma := ,
+NOTHING :=
+REQUIRED := $(subst $(NOTHING) ,$(comma),$(filter-out cluster,$(subst $(comma), ,$(LOGGIA_REQUIRE))))
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 STATIC := $(TARGET)/x86_64-unknown-linux-gnu/wrapper
 STATIC_BUILD := RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --locked --profile wrapper --target x86_64-unknown-linux-gnu
@@ -23,11 +40,18 @@ demo: ## Build, start the service, evaluate functions over gRPC, stop.
 
 .PHONY: test
 test: lint static tools packages ## Everything that CI checks.
-	LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) $(CARGO) test --locked --workspace
-	@$(if $(E2E_LACKS),echo "left out: the tests on Kubernetes; a cluster needs $(E2E_LACKS)",$(MAKE) e2e)
+	LOGGIA_REQUIRE=$(REQUIRED) LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) \
+	  $(CARGO) test --locked --workspace
+	@$(if $(E2E_LACKS),e2e/missing cluster "the tests on Kubernetes; a cluster needs $(E2E_LACKS)",$(MAKE) e2e)
+
+.PHONY: toolchain
+toolchain:
+	@[[ $$(rustc --version) == "rustc $(RUST_VERSION)."* ]] || { echo \
+	  "this needs Rust $(RUST_VERSION), found $$(rustc --version); rustup toolchain install $(RUST_VERSION) --component" \
+	  "rustfmt,clippy gets it, make RUST_VERSION=1.N tries another" >&2; exit 1; }
 
 .PHONY: lint
-lint: ## Format and lints, warnings as errors.
+lint: toolchain ## Format and lints, warnings as errors.
 	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
 	$(CARGO) fmt --all --check
@@ -58,7 +82,9 @@ images: static ## The release images as OCI layouts in target/images, and what t
 # Whether a cluster can be had here; otherwise the reason.
 E2E_LACKS := $(if $(filter 0,$(shell id -u)),,root )$(if $(GO),,Go )
 # By the whole workspace, so that nothing is built with other features than `make test` builds it with.
-E2E_TESTS := --workspace --test installation $(patsubst e2e/tests/%.rs,--test %,$(wildcard e2e/tests/*.rs))
+# `states` starts clusters of its own: it runs beside the cluster and not in it.
+E2E_TESTS := --workspace --test installation \
+  $(patsubst e2e/tests/%.rs,--test %,$(filter-out %/states.rs,$(wildcard e2e/tests/*.rs)))
 E2E_PODS := --workspace --test pods
 # Its stories wait most of the time: for pods, or for the cluster to be theirs alone.
 E2E_PODS_AT_ONCE := 10
@@ -69,7 +95,7 @@ E2E_RUN := LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) L
 
 .PHONY: e2e
 e2e: e2e-ready ## Tests on a real Kubernetes, which is left running.
-	$(CARGO) test --locked $(E2E_TESTS) --test pods --no-run
+	$(CARGO) test --locked $(E2E_TESTS) --test states --test pods --no-run
 	$(CARGO) build --locked --workspace --bin loggia
 	LOGGIA_CLUSTER_PROGRAMS=$(CACHE)/cluster/bin $(CARGO) test --locked --workspace --test states
 	$(E2E_RUN) $(E2E_TESTS)
@@ -94,7 +120,8 @@ ORACLE := -s CACHE=$(CACHE) -C e2e/oracle
 .PHONY: tools
 tools: ## The programs of others that tests hold ours against, where Go (and npm) is installed.
 ifeq ($(GO),)
-	@echo "left out: Go is not installed, so tests use recorded answers of the original programs"
+	@e2e/missing oracle "Go is not installed, so tests use recorded answers of the original programs"
+	@e2e/missing tools "Go is not installed, so no client of others talks to the service"
 else
 	@mkdir -p $(TOOLS)
 	@go build -C e2e/tools -o $(TOOLS)/ ./health-probe github.com/fullstorydev/grpcurl/cmd/grpcurl
@@ -118,7 +145,7 @@ conformance: ## The public test data of kpt and of the catalog, where it lies be
 soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 100 stops under load.
 	LOGGIA_SOAK_CALLS=10000 LOGGIA_SOAK_RUNS=100000 LOGGIA_DRAIN_ROUNDS=100 \
 	  $(CARGO) test --locked --release -p function-runner --test soak --test drain -- --nocapture --test-threads=1
-	@$(if $(E2E_LACKS),echo "left out: function pods under faults; a cluster needs $(E2E_LACKS)",$(MAKE) soak-pods)
+	@$(if $(E2E_LACKS),e2e/missing cluster "function pods under faults; a cluster needs $(E2E_LACKS)",$(MAKE) soak-pods)
 
 SOAK_SECONDS ?= 600
 .PHONY: soak-pods

@@ -25,13 +25,17 @@ pub(crate) struct Held {
 
 impl Cluster {
     /// The cluster, or a line on standard output that says why there is none.
-    #[allow(clippy::print_stdout, reason = "cargo shows it with the test that was left out")]
     pub fn here() -> Option<Self> {
         let life = std::env::var_os("LOGGIA_CLUSTER").map(PathBuf::from);
         if life.is_none() {
-            println!("left out: no cluster (make e2e)");
+            loggia_testing::missing("cluster", "no cluster (make e2e)");
         }
         life.map(|life| Self { life })
+    }
+
+    /// The control group that everything of this cluster is below.
+    pub(crate) fn cgroup(&self) -> anyhow::Result<String> {
+        std::env::var("LOGGIA_CLUSTER_CGROUP").context("e2e/cluster/run sets LOGGIA_CLUSTER_CGROUP")
     }
 
     /// A fresh namespace, used beside those of other tests.

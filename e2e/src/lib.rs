@@ -12,6 +12,11 @@
 //! # }
 //! ```
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it is part of tests, and the programs of the cluster are not ours"
+)]
+
 mod audit;
 mod cluster;
 mod namespace;

@@ -2,7 +2,7 @@
 //!
 //! These tests run beside the cluster, not in it, on clusters of their own.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -35,7 +35,7 @@ fn said(command: &mut Command) -> Said {
 impl Other {
     fn new() -> Option<Self> {
         let Some(cache) = std::env::var_os("LOGGIA_CLUSTER_PROGRAMS") else {
-            println!("left out: no programs of a cluster (make e2e)");
+            loggia_testing::missing("cluster", "no programs of a cluster (make e2e)");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
@@ -59,6 +59,23 @@ impl Other {
         said(&mut self.command(name, arguments))
     }
 
+    /// The mounts and interfaces that the machine has, and the control groups of this cluster.
+    fn footprint(&self) -> (usize, usize, Vec<PathBuf>) {
+        let lines = |path: &str| fs::read_to_string(path).unwrap().lines().count();
+        let name = said(
+            Command::new("bash")
+                .args(["-c", ". \"$0\"; echo $CGROUP"])
+                .arg(script("lib/common.sh"))
+                .env("XDG_CACHE_HOME", self.folder.path()),
+        );
+        let name = name.stdout.trim_end();
+        assert!(name.starts_with("loggia-e2e-"), "{name}");
+        let hierarchies = fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path());
+        let groups =
+            hierarchies.map(|hierarchy| hierarchy.join(name)).filter(|group| group.is_dir()).collect();
+        (lines("/proc/self/mountinfo"), lines("/proc/net/dev"), groups)
+    }
+
     fn sandbox(&self) -> String {
         let record = fs::read_to_string(self.life().join("sandbox")).unwrap();
         record.split_whitespace().next().unwrap().to_owned()
@@ -71,22 +88,10 @@ impl Drop for Other {
     }
 }
 
-/// The mounts, interfaces and control groups that the machine has.
-fn machine() -> (usize, usize, Vec<PathBuf>) {
-    let lines = |path: &str| fs::read_to_string(path).unwrap().lines().count();
-    let mut groups = Vec::new();
-    for hierarchy in fs::read_dir("/sys/fs/cgroup").unwrap() {
-        let Ok(entries) = fs::read_dir(hierarchy.unwrap().path()) else { continue };
-        groups.extend(entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()));
-    }
-    groups.sort();
-    (lines("/proc/self/mountinfo"), lines("/proc/net/dev"), groups)
-}
-
 #[test]
 fn a_cluster_that_was_left_in_pieces_is_named_as_such_and_made_whole() {
     let Some(other) = Other::new() else { return };
-    let before = machine();
+    let before = other.footprint();
 
     // Someone ends `up` before it is done.
     let mut up = other.command("up", &[]).process_group(0).stderr(Stdio::null()).spawn().unwrap();
@@ -156,7 +161,7 @@ fn a_cluster_that_was_left_in_pieces_is_named_as_such_and_made_whole() {
     assert!(other.say("down", &[]).stderr.contains("there is no cluster"));
     assert_eq!(other.say("status", &[]).code, 2);
     assert!(!other.life().exists());
-    assert_eq!(machine(), before);
+    assert_eq!(other.footprint(), before);
 }
 
 #[test]

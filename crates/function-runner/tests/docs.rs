@@ -4,14 +4,15 @@
 //! with the examples in it. A server that a command starts stays until the end of its file; one function-runner is
 //! there from the beginning. Output that a file shows must be there, but for lines `...` and times.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 use std::collections::VecDeque;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use loggia_testing::{missing, wait_for};
 
 /// A command of a document.
 #[derive(Debug)]
@@ -36,8 +37,7 @@ fn every_command_in_the_docs_works() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let programs = Path::new(env!("CARGO_BIN_EXE_function-runner")).parent().unwrap();
     if !["loggia", "loggia-image", "wrapper-server"].iter().all(|name| programs.join(name).is_file()) {
-        println!("left out: the other programs are not built; cargo test --workspace builds them");
-        return;
+        return missing("tools", "the other programs are not built; cargo test --workspace builds them");
     }
     let mut documents = vec![root.join("README.md")];
     documents.extend(fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
@@ -150,7 +150,7 @@ impl Stage {
                 };
             }
             "grpcurl" if !self.has("grpcurl") => {
-                println!("left out: {} (grpcurl is not installed)", step.script.trim());
+                missing("tools", &format!("{} (grpcurl is not installed)", step.script.trim()));
                 return Ok(());
             }
             "function-runner" | "wrapper-server" => {
@@ -197,11 +197,7 @@ impl Stage {
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         self.servers.push(child);
         let free = self.ports.iter().find(|(text, _)| *text == port).unwrap().1;
-        let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", free)).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "{line} does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for(|| TcpStream::connect(("127.0.0.1", free)).ok(), || format!("{line} does not listen"));
     }
 
     fn with_ports(&self, script: &str) -> String {

@@ -1,6 +1,6 @@
 //! The package service over the wire: flows, progress, failures, limits, and callers that go away.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 use std::collections::BTreeMap;
 use std::process::Command;

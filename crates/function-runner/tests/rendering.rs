@@ -12,7 +12,7 @@ use loggia_render::{Builtin, Grpc, Multi, Options, Quiet, Rendered, Renderer, So
 
 mod support;
 
-use support::Functions;
+use support::{Functions, eventually};
 
 const CM: &str =
     "# ours\n\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cm # short\ndata:\n  colour: blue\n";
@@ -79,12 +79,16 @@ async fn a_function_that_fails_far_away_fails_with_its_own_words() {
 
 #[tokio::test]
 async fn a_runner_that_dies_in_the_middle_fails_the_render_soon_and_clearly() {
-    let functions = Functions::new().with("slow", &["example.com/slow:v1"], "sleep 30; cat");
+    let functions = Functions::new().with(
+        "slow",
+        &["example.com/slow:v1"],
+        "touch \"$(dirname \"$0\")/../running\"; sleep 30; cat",
+    );
     let server = functions.serve(&[]);
     let address = server.address();
     let begin = Instant::now();
     let (rendered, ()) = tokio::join!(render(&address, &["no-op", "example.com/slow:v1"]), async {
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        eventually("the function runs", || functions.note("running").exists()).await;
         server.signal(rustix::process::Signal::KILL);
     });
     assert!(begin.elapsed() < Duration::from_secs(10));

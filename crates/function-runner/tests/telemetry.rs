@@ -1,6 +1,6 @@
 //! What an operator sees: metrics and the status page over HTTP, logs, and that none of it shows a package.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ use tonic::Code;
 
 mod support;
 
-use support::{Called as _, Functions, Server, evaluate, eventually, output, program, runner};
+use support::{Called as _, Functions, Server, evaluate, eventually, left_out, output, program, runner};
 
 /// An answer of the metrics port: status line and headers, and the body.
 fn request(address: &str, method: &str, path: &str) -> (String, String) {
@@ -151,7 +151,7 @@ fn drawn(address: &str) -> Option<String> {
     match chromium.stdin(Stdio::null()).output() {
         Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
         Err(_) => {
-            println!("left out: chromium is not installed");
+            left_out("chromium is not installed");
             None
         }
     }

@@ -1,6 +1,6 @@
 //! The list of what a program is made of.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may")]
 
 use std::path::Path;
 use std::process::Command;

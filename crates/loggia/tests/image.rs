@@ -1,6 +1,6 @@
 //! `loggia image inspect` as a program, against a real registry.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

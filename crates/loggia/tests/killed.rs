@@ -1,6 +1,6 @@
 //! A render that is killed leaves each file either old or new.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 mod support;
 

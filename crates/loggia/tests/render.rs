@@ -1,6 +1,6 @@
 //! `loggia fn render`, run as a program: exit code, output, files.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! `--schema-folder`: what kubeconform and kubeval may read, and what no package can make them read.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -21,13 +21,11 @@ pub struct Oracle {
     output: BufReader<ChildStdout>,
 }
 
-/// Where the tests' set-up keeps what is not part of the repository.
+/// Where the tests' set-up keeps what is not part of the repository: the recipes name the folder in `LOGGIA_CACHE`.
 pub fn cache() -> PathBuf {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
-        .unwrap_or_default();
-    base.join("loggia-e2e")
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    let shared = || std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("loggia-e2e");
+    std::env::var_os("LOGGIA_CACHE").map_or_else(shared, PathBuf::from)
 }
 
 impl Oracle {
@@ -38,9 +36,9 @@ impl Oracle {
             std::env::var_os(variable).map_or_else(|| cache().join("oracle").join(program), PathBuf::from);
         let spawned = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut child) = spawned else {
-            eprintln!(
-                "skipped: no oracle (`make -C {folder} build` builds it); recorded answers are compared all the same"
-            );
+            let what =
+                format!("no oracle (`make -C {folder} build` builds it); only recorded answers are compared");
+            crate::missing("oracle", &what);
             return None;
         };
         let input = child.stdin.take();

@@ -34,7 +34,7 @@ pub fn tool(name: &str) -> Option<PathBuf> {
         .map(|folder| folder.join(name))
         .find(|path| path.is_file());
     if found.is_none() {
-        println!("left out: {name} is not installed (make tools)");
+        crate::missing("tools", &format!("{name} is not installed (make tools)"));
     }
     found
 }

@@ -15,7 +15,7 @@ pub fn installed() -> bool {
     };
     let there = found("docker-registry") && found("skopeo");
     if !there {
-        println!("left out: docker-registry and skopeo are not installed (e2e/registry/install)");
+        crate::missing("registry", "docker-registry and skopeo are not installed (e2e/registry/install)");
     }
     there
 }

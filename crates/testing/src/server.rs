@@ -4,9 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use crate::PATIENCE;
+use crate::wait_for;
 
 /// A running server; dropped, it is killed.
 #[derive(Debug)]
@@ -58,14 +57,8 @@ impl Server {
 
     /// The first line of the log with this in it, as soon as there is one.
     pub fn wait_for_line(&self, part: &str) -> String {
-        let begin = Instant::now();
-        loop {
-            if let Some(line) = self.log().iter().find(|line| line.contains(part)) {
-                return line.clone();
-            }
-            assert!(begin.elapsed() < PATIENCE, "no line with {part:?} in {:#?}", self.log());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let line = || self.log().into_iter().find(|line| line.contains(part));
+        wait_for(line, || format!("no line with {part:?} in {:#?}", self.log()))
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {
@@ -79,14 +72,8 @@ impl Server {
 
     /// Waits for the end of the process.
     pub fn wait(&mut self) -> ExitStatus {
-        let begin = Instant::now();
-        loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                return status;
-            }
-            assert!(begin.elapsed() < PATIENCE, "the server goes on: {:#?}", self.log());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let Self { process, log, .. } = self;
+        wait_for(|| process.try_wait().unwrap(), || format!("the server goes on: {:#?}", log.lock().unwrap()))
     }
 
     /// A figure of the process in KiB, such as `VmRSS`.

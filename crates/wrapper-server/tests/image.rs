@@ -1,6 +1,6 @@
 //! The one file that is the whole image: its other names, its figures, and life in an empty image.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,7 +24,7 @@ fn fixed(name: &str) -> Option<PathBuf> {
     let found = std::env::var_os("LOGGIA_STATIC").map(|folder| PathBuf::from(folder).join(name));
     let found = found.filter(|path| path.is_file());
     if found.is_none() {
-        println!("left out: the static {name} is not built (make static)");
+        support::missing("tools", &format!("the static {name} is not built (make static)"));
     }
     found
 }
@@ -102,8 +102,7 @@ fn as_cp_it_copies_as_pod_templates_ask() {
 async fn it_serves_in_an_image_with_nothing_else_in_it() {
     let (Some(server), Some(function)) = (fixed("wrapper-server"), fixed("echo-function")) else { return };
     if !rustix::process::geteuid().is_root() {
-        println!("left out: only root may change the root folder");
-        return;
+        return support::missing("tools", "only root may change the root folder");
     }
     let root = tempfile::tempdir().unwrap();
     fs::copy(server, root.path().join("wrapper-server")).unwrap();

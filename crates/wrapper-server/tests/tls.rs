@@ -1,6 +1,6 @@
 //! The server in a function pod over TLS: who is served, certificates that change, and the probe that asks it.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use tonic::Code;
 
 mod support;
 
-use support::{Authority, Called as _, Server, evaluate, output, wrapper};
+use support::{Authority, Called as _, PATIENCE, Server, evaluate, output, until, wrapper};
 
 const LIST: &str = "kind: ResourceList\nitems: []\n";
 
@@ -110,11 +110,8 @@ async fn a_new_certificate_is_used_without_a_restart_by_the_server_and_by_its_ca
     assert!(stranger.message().contains("UnknownIssuer"), "{stranger}");
     evaluate(&before, "fn", LIST).await.unwrap();
     fs::copy(new.0.file("ca.crt"), old.0.file("ca.crt")).unwrap();
-    let begin = std::time::Instant::now();
-    while let Err(status) = evaluate(&client(), "fn", LIST).await {
-        assert!(begin.elapsed() < support::PATIENCE, "{status}");
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
+    let known = async || evaluate(&client(), "fn", LIST).await.is_ok();
+    until("the new authority is trusted", PATIENCE, known).await;
 }
 
 #[test]
@@ -184,7 +181,7 @@ fn the_probe_asks_over_tls_with_the_flags_of_the_original() {
 #[tokio::test]
 async fn the_programs_that_ship_speak_tls_or_say_that_they_do_not() {
     let Some(folder) = std::env::var_os("LOGGIA_STATIC").map(PathBuf::from) else {
-        return println!("left out: the static programs are not built (make static)");
+        return support::missing("tools", "the static programs are not built (make static)");
     };
     let (small, full) = (folder.join("wrapper-server"), folder.join("wrapper-server-tls"));
     let secret = Secret::new("ours");

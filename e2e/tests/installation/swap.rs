@@ -15,7 +15,7 @@ async fn a_stock_porch_is_swapped_to_loggia_and_back_under_load() {
     let cache = PathBuf::from(std::env::var_os("LOGGIA_CACHE").unwrap_or_default());
     let originals = ["server", "wrapper-server"].map(|name| cache.join("peers/porch").join(name));
     if !originals.iter().all(|program| program.exists()) {
-        return println!("left out: the original was not built (make peers)");
+        return loggia_testing::left_out("the original was not built (make peers)");
     }
     let alone = cluster.namespace_alone("swap").await.unwrap();
     let installation = Installation(cluster.clone());

@@ -1,6 +1,6 @@
 //! Function pods on a real cluster: the runner as a process, with the rights of a stock installation.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 mod errors;
 mod faults;

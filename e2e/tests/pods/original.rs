@@ -14,7 +14,7 @@ fn program(name: &str) -> Option<PathBuf> {
     let cache = PathBuf::from(std::env::var_os("LOGGIA_CACHE").unwrap_or_default());
     let program = cache.join("peers/porch").join(name);
     if !program.exists() {
-        println!("left out: the original was not built (make peers)");
+        loggia_testing::left_out("the original was not built (make peers)");
         return None;
     }
     Some(program)

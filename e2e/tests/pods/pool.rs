@@ -162,8 +162,8 @@ async fn a_catalog_function_gives_the_same_bytes_in_a_pod_as_on_the_spot() {
     let found = std::fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok);
     let Some(program) = found.map(|entry| entry.path()).find(|path| path.ends_with("set-namespace-v0.4.1"))
     else {
-        println!("left out: there is no set-namespace in {}", folder.display());
-        return;
+        let what = format!("there is no set-namespace in {}", folder.display());
+        return loggia_testing::missing("cluster", &what);
     };
     let input = format!(
         "{LIST}functionConfig:\n  apiVersion: v1\n  kind: ConfigMap\n  metadata:\n    name: config\n  data:\n    \

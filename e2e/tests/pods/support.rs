@@ -10,6 +10,8 @@ use loggia_e2e::{Cluster, Namespace, Runner, Service, Wire, function_image, stat
 use loggia_evaluator::{Answer, Client};
 use tonic::Status;
 
+pub(crate) use loggia_testing::until;
+
 pub(crate) const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n- apiVersion: v1\n  \
                                kind: ConfigMap\n  metadata:\n    name: from-a-test\n";
 
@@ -167,15 +169,6 @@ pub(crate) fn name(pod: &Pod) -> String {
 
 pub(crate) fn uid(pod: &Pod) -> String {
     pod.metadata.uid.clone().unwrap_or_default()
-}
-
-/// Until something is so.
-pub(crate) async fn until(what: &str, patience: Duration, so: impl AsyncFn() -> bool) {
-    let begin = std::time::Instant::now();
-    while !so().await {
-        assert!(begin.elapsed() < patience, "{what}: not so after {patience:?}");
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
 }
 
 /// So many callers, each calling again and again until told to stop.

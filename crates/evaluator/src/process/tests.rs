@@ -261,7 +261,7 @@ async fn a_confined_child_cannot_read_what_is_hidden() {
     let confinement = match Confinement::hiding(&folder.path().join("secrets")) {
         Ok(confinement) => confinement,
         Err(error) => {
-            println!("left out: {error}");
+            loggia_testing::left_out(&error.to_string());
             return;
         }
     };

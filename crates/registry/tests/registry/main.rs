@@ -1,6 +1,6 @@
 //! Loggia against a real registry: every way to serve it, every way to break what lies between.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test may")]
 
 mod concurrency;
 mod credentials;

@@ -132,14 +132,13 @@ fn cases() -> Vec<String> {
 
 /// The library's answers, or none with a line that says so.
 fn theirs(cases: &[String]) -> Option<Vec<Parts>> {
-    let cache = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
-        .unwrap_or_default();
     let program = std::env::var_os("LOGGIA_REGISTRY_ORACLE")
-        .map_or_else(|| cache.join("loggia-e2e/oracle/registry-oracle"), PathBuf::from);
+        .map_or_else(|| loggia_testing::cache().join("oracle/registry-oracle"), PathBuf::from);
     let Ok(mut child) = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
-        println!("left out: no oracle (`make -C e2e/oracle/registry build`); recorded answers are compared");
+        let folder = "e2e/oracle/registry";
+        let what =
+            format!("no oracle (`make -C {folder} build` builds it); only recorded answers are compared");
+        loggia_testing::missing("oracle", &what);
         return None;
     };
     let mut input = child.stdin.take().unwrap();

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 /// An image to be pushed.
@@ -85,6 +84,5 @@ fn blob(folder: &Path, media_type: &str, bytes: &[u8]) -> Value {
 }
 
 pub fn sha256(bytes: &[u8]) -> String {
-    let hex: String = digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", crate::sha256(bytes))
 }

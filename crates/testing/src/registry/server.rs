@@ -1,11 +1,13 @@
 //! Debian's registry, started for one test.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::wait_for;
 
 use super::certificate::Authority;
 use super::free_port;
@@ -128,11 +130,8 @@ impl Registry {
     }
 
     fn wait(&self) {
-        let begin = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "the registry does not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let address = ("127.0.0.1", self.port);
+        wait_for(|| TcpStream::connect(address).ok(), || "the registry does not start".to_owned());
     }
 }
 

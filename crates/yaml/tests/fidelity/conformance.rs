@@ -10,7 +10,7 @@ use crate::subject;
 fn texts() -> Option<Vec<(PathBuf, Vec<u8>)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/cases");
     if !folder.is_dir() {
-        eprintln!("skipped: no conformance cases in ../shared/conformance");
+        loggia_testing::left_out("no conformance cases in ../shared/conformance");
         return None;
     }
     let mut texts = Vec::new();
