@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 
-use crate::{Namespace, pause_pod, pod, wait_ready};
+use crate::{Cluster, Namespace, pause_pod, pod, wait_ready};
 
 /// A pod that asks for all the CPU that the node had left. It goes with its namespace, or by `lift`.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Partition {
     address: String,
 }
 
-/// What there is of the kernel's things that a pod takes up; equal before and after, nothing leaked.
+/// What a cluster has of the kernel's things that a pod takes up; equal before and after, nothing leaked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footprint {
     pub mounts: usize,
@@ -104,15 +104,16 @@ fn millicores(quantity: &Quantity) -> anyhow::Result<u64> {
 // === impl Footprint ===
 
 impl Footprint {
-    pub fn now() -> anyhow::Result<Self> {
-        let mut cgroups = 0;
-        for hierarchy in fs::read_dir("/sys/fs/cgroup")? {
-            cgroups += folders_of_pods(&hierarchy?.path(), false);
-        }
+    /// Looks from inside the sandbox, whose mounts, interfaces and processes are the cluster's own. Control groups are the
+    /// machine's, and there may be other clusters on it.
+    pub fn of(cluster: &Cluster) -> anyhow::Result<Self> {
+        let cgroup = cluster.cgroup()?;
+        let cgroups = cgroups_of_pods(Path::new("/sys/fs/cgroup"), &cgroup)?;
+        let pods = format!("/{cgroup}/kubepods/");
         let processes = fs::read_dir("/proc")?
             .filter_map(Result::ok)
             .filter_map(|entry| fs::read_to_string(entry.path().join("cgroup")).ok())
-            .filter(|groups| groups.contains("/kubepods/"))
+            .filter(|groups| groups.contains(&pods))
             .count();
         Ok(Self {
             mounts: fs::read_to_string("/proc/self/mountinfo")?.lines().count(),
@@ -124,7 +125,21 @@ impl Footprint {
     }
 }
 
-/// How many folders there are below every `kubepods`.
+/// How many control groups the pods of a cluster have. The cluster's own group is at the top of each hierarchy, or of the
+/// only one.
+fn cgroups_of_pods(root: &Path, cluster: &str) -> anyhow::Result<usize> {
+    let mut count = folders_of_pods(&root.join(cluster), false);
+    for hierarchy in fs::read_dir(root).with_context(|| root.display().to_string())? {
+        let name = hierarchy?.file_name();
+        // The group itself was counted above, as the top of the only hierarchy.
+        if name != cluster {
+            count += folders_of_pods(&root.join(name).join(cluster), false);
+        }
+    }
+    Ok(count)
+}
+
+/// How many folders there are at and below every `kubepods`.
 fn folders_of_pods(folder: &Path, inside: bool) -> usize {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let folders =
@@ -135,4 +150,45 @@ fn folders_of_pods(folder: &Path, inside: bool) -> usize {
             usize::from(inside) + folders_of_pods(&entry.path(), inside)
         })
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::cgroups_of_pods;
+
+    const OURS: &str = "loggia-e2e-1";
+
+    /// Control groups as folders below `root`.
+    fn make(root: &tempfile::TempDir, groups: &[&str]) {
+        for group in groups {
+            fs::create_dir_all(root.path().join(group)).unwrap();
+        }
+    }
+
+    #[test]
+    fn only_the_groups_of_its_own_pods_count() {
+        let root = tempfile::tempdir().unwrap();
+        make(&root, &["cpu/loggia-e2e-1/kubepods/burstable/pod1/c1", "memory/loggia-e2e-1/kubepods/pod1/c1"]);
+        assert_eq!(cgroups_of_pods(root.path(), OURS).unwrap(), 4 + 3);
+        // Another cluster, one whose name begins the same, the cluster's own processes, and the machine's services.
+        make(
+            &root,
+            &["cpu/loggia-e2e-2/kubepods/pod2/c2", "cpu/loggia-e2e-12/kubepods/pod3", "cpu/kubepods/pod4"],
+        );
+        make(&root, &["cpu/loggia-e2e-1/parts/etcd", "memory/system.slice/ssh.service"]);
+        fs::write(root.path().join("cpu/loggia-e2e-1/kubepods/cgroup.procs"), "").unwrap();
+        assert_eq!(cgroups_of_pods(root.path(), OURS).unwrap(), 4 + 3);
+        // A pod of ours is seen.
+        make(&root, &["cpu/loggia-e2e-1/kubepods/besteffort/pod5/c5"]);
+        assert_eq!(cgroups_of_pods(root.path(), OURS).unwrap(), 4 + 3 + 3);
+    }
+
+    #[test]
+    fn with_one_hierarchy_the_cluster_is_at_its_top() {
+        let root = tempfile::tempdir().unwrap();
+        make(&root, &["loggia-e2e-1/kubepods/pod1/c1", "loggia-e2e-2/kubepods/pod2", "system.slice"]);
+        assert_eq!(cgroups_of_pods(root.path(), OURS).unwrap(), 3);
+    }
 }

@@ -19,7 +19,7 @@ async fn fifty_namespaces_with_pods_leave_no_mount_interface_cgroup_or_process()
     // Others must not come and go meanwhile.
     let alone = cluster.namespace_alone("leaks").await.unwrap();
     cycle(&cluster, 0).await;
-    let before = settled().await;
+    let before = settled(&cluster).await;
     for round in 1..=ROUNDS {
         let cycles = (0..BESIDE).map(|place| {
             let cluster = cluster.clone();
@@ -29,13 +29,13 @@ async fn fifty_namespaces_with_pods_leave_no_mount_interface_cgroup_or_process()
             cycle.await.unwrap();
         }
     }
-    let mut after = settled().await;
+    let mut after = settled(&cluster).await;
     for _ in 0..60 {
         if after == before {
             break;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-        after = Footprint::now().unwrap();
+        after = Footprint::of(&cluster).unwrap();
     }
     assert_eq!(after, before);
     drop(alone);
@@ -68,12 +68,12 @@ async fn cycle(cluster: &Cluster, number: usize) {
 }
 
 /// The footprint once it has stopped to change.
-async fn settled() -> Footprint {
-    let mut last = Footprint::now().unwrap();
+async fn settled(cluster: &Cluster) -> Footprint {
+    let mut last = Footprint::of(cluster).unwrap();
     let mut same = 0;
     while same < 5 {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let now = Footprint::now().unwrap();
+        let now = Footprint::of(cluster).unwrap();
         same = if now == last { same + 1 } else { 0 };
         last = now;
     }
