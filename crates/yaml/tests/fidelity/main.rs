@@ -14,6 +14,7 @@
 mod bounds;
 mod compare;
 mod conformance;
+mod digests;
 mod generated;
 mod generator;
 mod mutator;

@@ -7,16 +7,30 @@ use crate::compare::Report;
 use crate::generator::{Kind, document};
 use crate::mutator::mutate;
 use crate::random::Random;
-use crate::{oracle, recording, scalars};
+use crate::{digests, oracle, recording, scalars};
 
-const DOCUMENTS: &str = "documents.cases";
+const DOCUMENTS: &str = "documents.digests";
 const MUTATED: &str = "mutated.cases";
-const SCALARS: &str = "scalars.cases";
+const SCALARS: &str = "scalars.digests";
 const SETTERS: &str = "setters.cases";
 const MARSHALLED: &str = "marshalled.cases";
 
 /// Recorded documents come from seeds the live comparison does not start at.
 const FIRST_SEED: u64 = 1_000_000;
+
+/// The documents that answers are recorded of, by kind and seed.
+fn documents() -> Vec<digests::Input> {
+    let kinds = [("manifest", Kind::Manifest), ("wild", Kind::Wild), ("lines", Kind::Lines)];
+    let named =
+        |seed: u64| kinds.map(|(name, kind)| (format!("{name}-{seed}"), document(kind, seed).into_bytes()));
+    (FIRST_SEED..FIRST_SEED + 200).flat_map(named).collect()
+}
+
+/// The strings that answers are recorded of, by their place among all of them.
+fn strings() -> Vec<digests::Input> {
+    let values = scalars::values().into_iter().take(220);
+    values.enumerate().map(|(place, value)| (format!("string-{place}"), value)).collect()
+}
 
 fn compare_recorded(name: &'static str, file: &str) {
     let mut report = Report::new(name);
@@ -31,7 +45,7 @@ fn compare_recorded(name: &'static str, file: &str) {
 
 #[test]
 fn recorded_documents_come_out_byte_for_byte() {
-    compare_recorded("recorded documents", DOCUMENTS);
+    digests::compare(DOCUMENTS, &documents());
 }
 
 #[test]
@@ -41,7 +55,7 @@ fn recorded_faults_get_the_recorded_message() {
 
 #[test]
 fn recorded_scalars_are_quoted_alike_wherever_they_stand() {
-    compare_recorded("recorded scalars", SCALARS);
+    digests::compare(SCALARS, &strings());
 }
 
 #[test]
@@ -58,12 +72,9 @@ fn recorded_maps_of_strings_are_marshalled_alike() {
 #[ignore = "writes the recordings; run it by name with the oracle built"]
 fn record() {
     let mut oracle = oracle::start().expect("the oracle is built");
-    let documents: Vec<_> = (0..200)
-        .flat_map(|n| [Kind::Manifest, Kind::Wild, Kind::Lines].map(|kind| document(kind, FIRST_SEED + n)))
-        .map(|text| vec![text.into_bytes()])
-        .collect();
-    recording::record(&mut oracle, DOCUMENTS, &documents, &["nodes:compact", "nodes:wide", "seqindent"])
-        .unwrap();
+    let modes = ["nodes:compact", "nodes:wide", "seqindent"];
+    digests::record(&mut oracle, DOCUMENTS, &documents(), &modes).unwrap();
+    digests::record(&mut oracle, SCALARS, &strings(), &scalars::modes()).unwrap();
 
     let mut random = Random::new(FIRST_SEED);
     let mutated: Vec<_> = (0..400)
@@ -74,8 +85,6 @@ fn record() {
     recording::record(&mut oracle, MUTATED, &mutated, &["nodes:compact"]).unwrap();
 
     let values = scalars::values();
-    let strings: Vec<_> = values.iter().take(220).map(|value| vec![value.clone()]).collect();
-    recording::record(&mut oracle, SCALARS, &strings, &scalars::modes()).unwrap();
     let settings: Vec<_> = values.iter().map(|value| scalars::setting(value)).collect();
     recording::record(&mut oracle, SETTERS, &settings, &["setter"]).unwrap();
     let keys = scalars::sortable(&values);
