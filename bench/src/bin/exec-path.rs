@@ -5,6 +5,8 @@
 //! for it: the least that anybody must do. Rounds alternate, and the ratio is the median of those of neighbours,
 //! so that a noisy machine is noisy for all. `PEER_RUNNER` names another server that speaks the protocol.
 
+#![allow(clippy::disallowed_methods, reason = "it starts what it measures, and waits for it")]
+
 use std::error::Error;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};

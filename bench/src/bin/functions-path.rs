@@ -5,6 +5,8 @@
 //! costs a caller with text. The ratio that counts is that of the call; an original cannot be had without its reading
 //! and writing. A function that runs its user's program has no call in this process: there the guarded child counts.
 
+#![allow(clippy::disallowed_methods, reason = "it starts what it measures, and waits for it")]
+
 use std::error::Error;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,8 @@
 //! The registry is Debian's, on loopback, over HTTP and in one process; the images are written straight into its
 //! storage by its own protocol. Bare and full rounds alternate, and the ratio is the median of those of neighbours.
 
+#![allow(clippy::disallowed_methods, reason = "it starts what it measures, and waits for it")]
+
 use std::error::Error;
 use std::hint::black_box;
 use std::process::{Child, Command, Stdio};

@@ -3,6 +3,8 @@
 //! Packages are made up. `loggia fn render` runs on a fresh copy each turn, as a program of its own. With `KPT=`, or
 //! the peer that `make peers` builds, kpt renders the same package with the original functions as programs.
 
+#![allow(clippy::disallowed_methods, reason = "it starts what it measures, and waits for it")]
+
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

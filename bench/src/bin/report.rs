@@ -1,5 +1,7 @@
 //! Writes `RESULTS.md` and a picture for each group of figures: `report FIGURES FOLDER`.
 
+#![allow(clippy::disallowed_methods, reason = "it starts what it measures, and waits for it")]
+
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -5,6 +5,8 @@
 //! package of many files and writing it back unchanged. Each runs in a process of its own, so that peak
 //! memory is its own too.
 
+#![allow(clippy::disallowed_methods, reason = "it starts what it measures, and waits for it")]
+
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
