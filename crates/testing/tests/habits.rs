@@ -13,7 +13,11 @@ const SLEEPS: [(&str, usize, &str); 6] = [
     ("crates/loggia/tests/killed.rs", 1, "kills a render at every moment of its life"),
     ("crates/pods/src/pool/task/tests.rs", 6, "looks for what must not happen, between real sockets"),
     ("crates/registry/tests/registry/", 13, "a real registry and real time stamps"),
-    ("e2e/tests/", 60, "stories on a cluster: load runs for a while, times to live end"),
+    (
+        "e2e/tests/",
+        54,
+        "stories on a cluster: load runs for a while, times to live end, polls have deadlines",
+    ),
 ];
 
 #[test]
