@@ -39,10 +39,14 @@ demo: ## Build, start the service, evaluate functions over gRPC, stop.
 	@examples/demo
 
 .PHONY: test
-test: lint static tools packages ## Everything that CI checks.
+test: required lint static tools packages ## Everything that CI checks.
 	LOGGIA_REQUIRE=$(REQUIRED) LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) \
 	  $(CARGO) test --locked --workspace
 	@$(if $(E2E_LACKS),e2e/missing cluster "the tests on Kubernetes; a cluster needs $(E2E_LACKS)",$(MAKE) e2e)
+
+.PHONY: required
+required:
+	@e2e/missing
 
 .PHONY: toolchain
 toolchain:

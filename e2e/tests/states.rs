@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use loggia_testing::wait_for;
+
 /// A cache folder of its own, with the programs that were built for the real one.
 struct Other {
     folder: tempfile::TempDir,
@@ -120,10 +122,11 @@ fn a_cluster_that_was_left_in_pieces_is_named_as_such_and_made_whole() {
                   open(F, '>', $ARGV[0]); close F; sleep 300";
     let sign = other.folder.path().join("listening");
     let mut listener = other.command("run", &["perl", "-e", listen]).arg(&sign).spawn().unwrap();
-    while !sign.exists() {
+    let listens = || {
         assert!(listener.try_wait().unwrap().is_none(), "the listener ended");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        sign.exists().then_some(())
+    };
+    wait_for(listens, || "the listener does not begin".to_owned());
     let start = other.say("part", &["start", "registry"]);
     assert_eq!(start.code, 1);
     assert!(
@@ -140,9 +143,8 @@ fn a_cluster_that_was_left_in_pieces_is_named_as_such_and_made_whole() {
     // The machine was restarted, or something ended the sandbox: its folder alone is left.
     said(Command::new("kill").args(["-KILL", &sandbox]));
     listener.wait().unwrap();
-    while Path::new("/proc").join(&sandbox).exists() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let gone = || (!Path::new("/proc").join(&sandbox).exists()).then_some(());
+    wait_for(gone, || format!("process {sandbox} (the sandbox) does not end"));
     let status = other.say("status", &[]);
     assert_eq!((status.code, status.stderr.contains("stale state")), (2, true), "{}", status.stderr);
     let run = other.say("run", &["true"]);

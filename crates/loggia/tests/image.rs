@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use loggia_testing::registry::certificate::Authority;
+use loggia_testing::Authority;
 use loggia_testing::registry::http::{Reply, Stub};
 use loggia_testing::registry::image::Image;
 use loggia_testing::registry::installed;
@@ -49,7 +49,7 @@ struct Secured {
 
 impl Secured {
     fn start(password: bool) -> Self {
-        let authority = Authority::new();
+        let authority = Authority::new("Test authority");
         let registry = Registry::start(&Setup { tls: Some(&authority), password, ..Setup::default() });
         let image = registry.push(&Image::named("fn"), "fn:v1");
         let (folder, place) = authority.folder("ca.crt");

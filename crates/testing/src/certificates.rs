@@ -1,27 +1,32 @@
 //! Certificates for tests.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
 
 /// An authority, and the folder where it puts what it signs.
 #[derive(Debug)]
 pub struct Authority {
     folder: tempfile::TempDir,
-    issuer: Issuer<'static, KeyPair>,
+    issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Authority {
     pub fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
-        let certificate = params.self_signed(&key).unwrap();
-        fs::write(folder.path().join("ca.crt"), certificate.pem()).unwrap();
-        Self { folder, issuer: Issuer::new(params, key) }
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        fs::write(folder.path().join("ca.crt"), issuer.pem()).unwrap();
+        Self { folder, issuer }
+    }
+
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
@@ -43,12 +48,8 @@ impl Authority {
         params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let files = (self.file(&format!("{name}.crt")), self.file(&format!("{name}.key")));
-        // As a mounted Secret changes: whole, by a rename.
-        for (file, text) in [(&files.1, key.serialize_pem()), (&files.0, certificate.pem())] {
-            let fresh = file.with_extension("new");
-            fs::write(&fresh, text).unwrap();
-            fs::rename(&fresh, file).unwrap();
-        }
+        rotate(&files.1, &key.serialize_pem());
+        rotate(&files.0, &certificate.pem());
         files
     }
 
@@ -60,4 +61,35 @@ impl Authority {
     pub fn client(&self) -> (PathBuf, PathBuf) {
         self.sign("client", &["localhost", "127.0.0.1"], &[ExtendedKeyUsagePurpose::ClientAuth], 2100)
     }
+
+    /// A certificate and its key, in PEM.
+    pub fn certificate_for(&self, hosts: &[&str]) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let params = CertificateParams::new(hosts).unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// A folder with the certificate of the authority alone, under a name.
+    pub fn folder(&self, name: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(name), self.pem()).unwrap();
+        let path = folder.path().to_owned();
+        (folder, path)
+    }
+}
+
+/// Writes a file as a mounted Secret changes: whole, by a rename.
+pub fn rotate(file: &Path, text: &str) {
+    let fresh = file.with_extension("new");
+    fs::write(&fresh, text).unwrap();
+    fs::rename(fresh, file).unwrap();
+}
+
+/// A certificate that signed itself and says that it is an authority, as `openssl req -x509` makes them.
+pub fn self_signed(host: &str) -> (String, String) {
+    let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }

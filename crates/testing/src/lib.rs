@@ -14,7 +14,7 @@
     reason = "tests may, and this is part of them"
 )]
 
-mod certificates;
+pub mod certificates;
 mod digest;
 mod oracle;
 mod programs;

@@ -1,6 +1,5 @@
 //! A real registry, real images and things that stand between.
 
-pub mod certificate;
 pub mod http;
 pub mod image;
 pub mod issuer;

@@ -12,7 +12,7 @@ use loggia_function::Image as Name;
 use loggia_registry::{Error, Images, Keychain, Kind, Settings};
 use serde_json::{Value, json};
 
-use crate::support::certificate::{Authority, rotate};
+use crate::support::certificates::{Authority, rotate};
 use crate::support::http::{Reply, Stub};
 use crate::support::image::Image;
 use crate::support::issuer::{IDENTITY_TOKEN, Issuer};
@@ -34,7 +34,7 @@ async fn a_registry_with_passwords_is_asked_with_the_right_one() {
     if !installed() {
         return;
     }
-    let authority = Authority::new();
+    let authority = Authority::new("Test authority");
     let mut registry = Registry::start(&Setup { tls: Some(&authority), password: true, ..Setup::default() });
     let image = registry.push(&Image::named("basic"), "team/fn:v1");
     let (_authority, place) = authority.folder("ca.crt");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use loggia_registry::{Images, Platform, Retries, Settings, Timeouts};
 
+pub(crate) use loggia_testing::certificates;
 pub(crate) use loggia_testing::registry::*;
 
 /// Settings for amd64 that see nothing of the user who runs the tests, and do not wait long.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use loggia_function::Image as Name;
 use loggia_registry::{Error, Images, Kind, Settings};
 
-use crate::support::certificate::{Authority, rotate, self_signed};
+use crate::support::certificates::{Authority, rotate, self_signed};
 use crate::support::image::Image;
 use crate::support::server::{Registry, Setup};
 use crate::support::{images, installed, settings};
@@ -24,7 +24,7 @@ async fn a_registry_is_trusted_by_the_authority_of_the_installation_only() {
     if !installed() {
         return;
     }
-    let authority = Authority::new();
+    let authority = Authority::new("Test authority");
     let registry = Registry::start(&Setup { tls: Some(&authority), ..Setup::default() });
     let image = registry.push(&Image::named("tls"), "fn:v1");
     let ask = async |place: PathBuf| trusting(&[place]).metadata(&Name::new(&image)).await;
@@ -41,7 +41,7 @@ async fn a_registry_is_trusted_by_the_authority_of_the_installation_only() {
     let error = images().metadata(&Name::new(&image)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Untrusted);
     assert!(error.to_string().contains(unknown), "{error}");
-    let (_folder, place) = Authority::new().folder("ca.crt");
+    let (_folder, place) = Authority::new("Test authority").folder("ca.crt");
     let error = ask(place).await.unwrap_err();
     assert!(error.to_string().contains(unknown), "{error}");
 
@@ -83,10 +83,10 @@ async fn a_rotated_authority_is_used_without_a_restart() {
     if !installed() {
         return;
     }
-    let authority = Authority::new();
+    let authority = Authority::new("Test authority");
     let registry = Registry::start(&Setup { tls: Some(&authority), ..Setup::default() });
     let image = registry.push(&Image::named("rotated"), "fn:v1");
-    let (_folder, place) = Authority::new().folder("ca.crt");
+    let (_folder, place) = Authority::new("Test authority").folder("ca.crt");
     let images = trusting(std::slice::from_ref(&place));
     tokio::spawn(images.clone().follow_changes());
     assert_eq!(images.metadata(&Name::new(&image)).await.unwrap_err().kind(), Kind::Untrusted);

@@ -7,9 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::wait_for;
+use crate::{Authority, wait_for};
 
-use super::certificate::Authority;
 use super::free_port;
 use super::image::Image;
 use super::issuer::Issuer;
