@@ -5,6 +5,8 @@
 //! goes to a task that ends it. The group gets SIGTERM, a moment later SIGKILL, and its leader is reaped;
 //! it keeps its slot until then.
 
+#![allow(clippy::disallowed_methods, reason = "this is where children are started")]
+
 use std::ffi::OsString;
 use std::future::pending;
 use std::io;

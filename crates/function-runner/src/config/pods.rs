@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
-use loggia_grpc::tls::ClientFiles;
 use loggia_go::random_id;
+use loggia_grpc::tls::ClientFiles;
 use loggia_pods::{PodAddress, PodSecurity, PodTls};
 use tracing::{info, warn};
 
