@@ -79,7 +79,7 @@ static: ## The programs that run in an empty image: wrapper-server, and the func
 .PHONY: images
 images: static ## The release images as OCI layouts in target/images, and what they are made of (SPDX).
 	$(subst --profile wrapper,--release,$(STATIC_BUILD)) -p function-runner
-	$(CARGO) build --locked -q -p loggia-image
+	$(CARGO) build --locked -q --workspace --bin loggia-image
 	IMAGE_TOOL=$(TARGET)/debug/loggia-image images/build $(STATIC)/../release/function-runner $(STATIC)/wrapper-server $(STATIC)/wrapper-server-tls $(TARGET)/images
 	@for program in function-runner wrapper-server; do images/sbom $$program > $(TARGET)/images/$$program.spdx.json; done
 
