@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
@@ -14,8 +15,10 @@ use loggia_evaluator::{Answer, Call, Evaluation, Evaluator, Lifecycle};
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use crate::Settings;
 use crate::cluster::Cluster;
 use crate::names::PORT;
+use crate::settings::{PodAddress, PodSecurity};
 use crate::start::chance;
 
 /// Does as it is told, or refuses everything.
@@ -35,6 +38,33 @@ pub(crate) struct PodServer {
 /// Gives back what it gets.
 #[derive(Debug)]
 struct Echo;
+
+/// Settings with short times. Pods are reached by their own addresses.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        namespace: "fn".to_owned(),
+        manager_namespace: "system".to_owned(),
+        wrapper_image: "x.io/wrapper:v1".to_owned(),
+        template: None,
+        cache_config: None,
+        warm_up: true,
+        ttl: Duration::from_secs(600),
+        busy_at: 2,
+        most_instances: 1,
+        most_running: None,
+        most_waiting: None,
+        scan_interval: None,
+        ready_timeout: Duration::from_secs(1),
+        message_limit: 1 << 20,
+        security: PodSecurity::Baseline,
+        address: PodAddress::PodIp,
+        cluster_domain: "cluster.local".to_owned(),
+        pull_secret: "auth-secret".to_owned(),
+        image_prefix: None,
+        tls: None,
+        owner: "us.1".to_owned(),
+    }
+}
 
 // === impl ApiServer ===
 

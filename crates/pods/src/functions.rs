@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Functions {
     pub(crate) limits: HashMap<Image, Limits>,
     pub(crate) resources: HashMap<Image, Resources>,
-    /// Those of the file, each with the image as it is written there.
+    /// Those of the file, each with the image that its pods are to run: as written there, below the prefix.
     pub(crate) listed: Vec<(Image, Arc<str>)>,
 }
 
@@ -56,7 +56,7 @@ impl Functions {
     fn of(config: &CacheConfig, settings: &Settings) -> Self {
         let mut functions = Self::default();
         for entry in &config.functions {
-            let Some(image) = image_of(&entry.name, settings.image_prefix.as_deref()) else {
+            let Some((image, requested)) = image_of(&entry.name, settings.image_prefix.as_deref()) else {
                 warn!("pod cache config: `{}` is no image; its entry is left out", entry.name);
                 continue;
             };
@@ -71,7 +71,7 @@ impl Functions {
             functions.limits.insert(image.clone(), limits);
             functions.resources.insert(image.clone(), entry.resources.clone());
             functions.listed.retain(|(known, _)| *known != image);
-            functions.listed.push((image, entry.name.as_str().into()));
+            functions.listed.push((image, requested));
         }
         functions
     }
@@ -109,11 +109,11 @@ pub(crate) fn default_limits(settings: &Settings) -> Limits {
     }
 }
 
-/// The function that a name stands for.
-pub(crate) fn image_of(name: &str, prefix: Option<&str>) -> Option<Image> {
-    let name = prefix.map_or(name.into(), |prefix| with_default_prefix(prefix, name));
-    let reference: Reference = name.parse().ok()?;
-    Some(Image::new(reference.to_string()))
+/// The function that a name means, and the image to request for it.
+fn image_of(name: &str, prefix: Option<&str>) -> Option<(Image, Arc<str>)> {
+    let requested = prefix.map_or(name.into(), |prefix| with_default_prefix(prefix, name));
+    let reference: Reference = requested.parse().ok()?;
+    Some((Image::new(reference.to_string()), requested.as_ref().into()))
 }
 
 /// What changes when a file does, also by way of a link, as Kubernetes mounts them.
@@ -121,4 +121,23 @@ fn stamp(file: &Path) -> Option<(std::time::SystemTime, u64, std::path::PathBuf)
     let real = std::fs::canonicalize(file).ok()?;
     let metadata = std::fs::metadata(&real).ok()?;
     Some((metadata.modified().ok()?, metadata.len(), real))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_name_is_warmed_up_with_the_image_below_the_default_prefix() {
+        let config = CacheConfig::parse("f.yaml", b"- name: set-labels:v1\n- name: x.io/f:v1\n").unwrap();
+        let settings = Settings { image_prefix: Some("r.io/fns/".to_owned()), ..crate::fake::settings() };
+        let functions = Functions::of(&config, &settings);
+        let listed: Vec<_> =
+            functions.listed.iter().map(|(image, requested)| (image.as_str(), &**requested)).collect();
+        assert_eq!(
+            listed,
+            [("r.io/fns/set-labels:v1", "r.io/fns/set-labels:v1"), ("x.io/f:v1", "x.io/f:v1")],
+            "a registry is asked for what is requested, and without the prefix that is Docker Hub"
+        );
+    }
 }

@@ -1,7 +1,6 @@
 //! The task between its callers, the cluster's news and the servers in pods.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +12,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Message, Task};
-use crate::fake::{ApiServer, PodServer};
+use crate::fake::{ApiServer, PodServer, settings};
 use crate::functions::{Functions, default_limits};
 use crate::observe::Unobserved;
 use crate::pool::state::{Refusal, Settings as PoolSettings, State};
 use crate::pool::{FailureKind, Image, Permit, Pool, PoolError, Retry};
 use crate::roster::{Garbage, Roster};
 use crate::secret::PullSecrets;
-use crate::settings::{PodAddress, PodSecurity};
 use crate::start::{Place, Starter, unix_now};
 use crate::template::Template;
 use crate::templates::Templates;
@@ -45,32 +43,6 @@ struct World {
     template: watch::Sender<Option<Arc<Template>>>,
     warm: watch::Receiver<bool>,
     _functions: watch::Sender<Arc<Functions>>,
-}
-
-fn settings() -> Settings {
-    Settings {
-        namespace: "fn".to_owned(),
-        manager_namespace: "system".to_owned(),
-        wrapper_image: "x.io/wrapper:v1".to_owned(),
-        template: None,
-        cache_config: None::<PathBuf>,
-        warm_up: true,
-        ttl: Duration::from_secs(600),
-        busy_at: 2,
-        most_instances: 1,
-        most_running: None,
-        most_waiting: None,
-        scan_interval: None,
-        ready_timeout: Duration::from_secs(1),
-        message_limit: 1 << 20,
-        security: PodSecurity::Baseline,
-        address: PodAddress::PodIp,
-        cluster_domain: "cluster.local".to_owned(),
-        pull_secret: "auth-secret".to_owned(),
-        image_prefix: None,
-        tls: None,
-        owner: "us.1".to_owned(),
-    }
 }
 
 impl World {
