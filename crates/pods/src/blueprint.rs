@@ -103,12 +103,12 @@ impl Blueprint {
         let metadata = &mut pod.metadata;
         self.rename(metadata, instance.pod_name);
         annotate(&mut metadata.labels, IMAGE_LABEL, instance.id);
-        let notes = &mut metadata.annotations;
-        annotate(notes, TEMPLATE_VERSION, self.template.version.as_str());
-        annotate(notes, RECLAIM_AFTER, instance.reclaim_after.to_string());
-        annotate(notes, IMAGE, instance.function);
-        annotate(notes, DIGEST, instance.digest);
-        annotate(notes, OWNER, instance.owner);
+        let annotations = &mut metadata.annotations;
+        annotate(annotations, TEMPLATE_VERSION, self.template.version.as_str());
+        annotate(annotations, RECLAIM_AFTER, instance.reclaim_after.to_string());
+        annotate(annotations, IMAGE, instance.function);
+        annotate(annotations, DIGEST, instance.digest);
+        annotate(annotations, OWNER, instance.owner);
         let spec = pod.spec.as_mut().ok_or(Error::NoContainer)?;
         if let Some(secret) = &self.pull_secret {
             let secrets = spec.image_pull_secrets.get_or_insert_default();
@@ -226,6 +226,9 @@ fn restrict(spec: &mut PodSpec) {
 }
 
 /// Where the annotations of an object say something under this key.
-pub(crate) fn note<'a>(annotations: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {
+pub(crate) fn annotation<'a>(
+    annotations: Option<&'a BTreeMap<String, String>>,
+    key: &str,
+) -> Option<&'a str> {
     annotations?.get(key).map(String::as_str)
 }

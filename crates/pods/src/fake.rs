@@ -19,7 +19,7 @@ use crate::Settings;
 use crate::cluster::Cluster;
 use crate::names::PORT;
 use crate::settings::{PodAddress, PodSecurity};
-use crate::start::chance;
+use crate::start::random_id;
 
 /// Does as it is told, or refuses everything.
 #[derive(Clone, Debug, Default)]
@@ -49,10 +49,10 @@ pub(crate) fn settings() -> Settings {
         cache_config: None,
         warm_up: true,
         ttl: Duration::from_secs(600),
-        busy_at: 2,
-        most_instances: 1,
-        most_running: None,
-        most_waiting: None,
+        max_waitlist_length: 2,
+        max_parallel_pods_per_function: 1,
+        max_concurrent_evaluations_per_pod: None,
+        max_queue_length: None,
         scan_interval: None,
         ready_timeout: Duration::from_secs(1),
         message_limit: 1 << 20,
@@ -119,7 +119,7 @@ impl tower_service::Service<Request<Body>> for ApiServer {
 impl PodServer {
     /// An address of this machine that no other test has.
     pub(crate) fn some_address() -> String {
-        let [a, b, c, ..] = chance().to_be_bytes();
+        let [a, b, c, ..] = random_id().to_be_bytes();
         format!("127.{}.{b}.{}", a.clamp(1, 254), c.clamp(1, 254))
     }
 

@@ -62,9 +62,11 @@ impl Functions {
             };
             let defaults = default_limits(settings);
             let limits = Limits {
-                busy_at: entry.busy_at.unwrap_or(defaults.busy_at),
-                most_instances: entry.most_instances.unwrap_or(defaults.most_instances),
-                least_instances: entry.least_instances.unwrap_or(defaults.least_instances),
+                max_waitlist_length: entry.max_waitlist_length.unwrap_or(defaults.max_waitlist_length),
+                max_parallel_pods_per_function: entry
+                    .max_parallel_pods_per_function
+                    .unwrap_or(defaults.max_parallel_pods_per_function),
+                min_pods_per_function: entry.min_pods_per_function.unwrap_or(defaults.min_pods_per_function),
                 ttl: entry.ttl.unwrap_or(defaults.ttl),
                 ..defaults
             };
@@ -100,11 +102,11 @@ impl Functions {
 /// The limits of a function of which nothing is said.
 pub(crate) fn default_limits(settings: &Settings) -> Limits {
     Limits {
-        busy_at: settings.busy_at,
-        most_instances: settings.most_instances,
-        least_instances: 0,
-        most_running: settings.most_running,
-        most_waiting: settings.most_waiting,
+        max_waitlist_length: settings.max_waitlist_length,
+        max_parallel_pods_per_function: settings.max_parallel_pods_per_function,
+        min_pods_per_function: 0,
+        max_concurrent_evaluations_per_pod: settings.max_concurrent_evaluations_per_pod,
+        max_queue_length: settings.max_queue_length,
         ttl: settings.ttl,
     }
 }

@@ -13,9 +13,9 @@ mod evaluator;
 #[cfg(test)]
 mod fake;
 mod functions;
-mod hop;
 mod names;
 mod observe;
+mod pod_tls;
 mod pool;
 mod remove;
 mod roster;

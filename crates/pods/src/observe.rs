@@ -256,11 +256,11 @@ mod tests {
         use crate::pool::{Failure, FailureKind, Image, Limits, Retry};
 
         let limits = Limits {
-            busy_at: 2,
-            most_instances: 2,
-            least_instances: 0,
-            most_running: None,
-            most_waiting: None,
+            max_waitlist_length: 2,
+            max_parallel_pods_per_function: 2,
+            min_pods_per_function: 0,
+            max_concurrent_evaluations_per_pod: None,
+            max_queue_length: None,
             ttl: Duration::from_secs(60),
         };
         let settings = Settings {

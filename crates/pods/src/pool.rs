@@ -87,14 +87,14 @@ pub(crate) struct Image(Arc<str>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// The load of an instance at which another one is started.
-    pub(crate) busy_at: usize,
-    pub(crate) most_instances: usize,
+    pub(crate) max_waitlist_length: usize,
+    pub(crate) max_parallel_pods_per_function: usize,
     /// How many are kept even if nobody uses them.
-    pub(crate) least_instances: usize,
+    pub(crate) min_pods_per_function: usize,
     /// The calls that may run in one instance at once.
-    pub(crate) most_running: Option<usize>,
+    pub(crate) max_concurrent_evaluations_per_pod: Option<usize>,
     /// The calls that may wait for an instance.
-    pub(crate) most_waiting: Option<usize>,
+    pub(crate) max_queue_length: Option<usize>,
     pub(crate) ttl: Duration,
 }
 

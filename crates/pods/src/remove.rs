@@ -22,14 +22,14 @@ const TRIES: u32 = 6;
 
 /// Deletes what it is sent, until nobody sends any more.
 pub(crate) async fn remove_all(cluster: Cluster, mut garbage: mpsc::UnboundedReceiver<Garbage>) {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let slots = Arc::new(Semaphore::new(AT_ONCE));
     let refused = Arc::new(AtomicBool::new(false));
     while let Some(thing) = garbage.recv().await {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let (cluster, refused) = (cluster.clone(), Arc::clone(&refused));
         tokio::spawn(async move {
             remove(&cluster, &thing, &refused).await;
-            drop(place);
+            drop(slot);
         });
         sleep(PACE).await;
     }
@@ -104,8 +104,8 @@ mod tests {
         sleep(Duration::from_secs(1)).await;
         let requests = api.requests();
         assert_eq!(requests.len(), 200);
-        let place = |path: &str| requests.iter().position(|request| request.ends_with(path)).unwrap();
-        assert!(place("/pods/p7") < place("/services/s-p7"));
+        let position = |path: &str| requests.iter().position(|request| request.ends_with(path)).unwrap();
+        assert!(position("/pods/p7") < position("/services/s-p7"));
     }
 
     #[tokio::test(start_paused = true)]

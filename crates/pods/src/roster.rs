@@ -14,13 +14,13 @@ use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 
 pub(crate) use self::record::{Discovery, Record};
 use self::record::{label, phase};
-use crate::blueprint::note as annotation;
+use crate::blueprint::annotation;
 use crate::names::{IMAGE_LABEL, OWNER};
 use crate::pool::state::{Event, InstanceId, Sight};
 use crate::watch::News;
 
 /// How long a Service may be without a pod: whoever made it is about to make the pod, too.
-const LONELY_TIME: Duration = Duration::from_secs(20);
+const ORPHAN_TIME: Duration = Duration::from_secs(20);
 
 /// How long a deletion may take to be seen before it is asked for again.
 const DELETION_TIME: Duration = Duration::from_secs(120);
@@ -38,14 +38,14 @@ pub(crate) struct Now {
 pub(crate) struct Roster {
     pub(crate) records: HashMap<InstanceId, Record>,
     by_pod: HashMap<String, InstanceId>,
-    pods: HashMap<String, PodNote>,
-    services: HashMap<String, ServiceNote>,
+    pods: HashMap<String, KnownPod>,
+    services: HashMap<String, KnownService>,
     /// Where each Service leads, as far as that is known.
     endpoints: HashMap<String, Vec<String>>,
 }
 
 #[derive(Debug)]
-struct PodNote {
+struct KnownPod {
     uid: Option<String>,
     id: String,
     terminating: bool,
@@ -63,10 +63,10 @@ enum Fate {
 }
 
 #[derive(Debug)]
-struct ServiceNote {
+struct KnownService {
     uid: Option<String>,
     cluster_ip: Option<String>,
-    lonely_since: Option<Instant>,
+    orphaned_since: Option<Instant>,
 }
 
 /// An object that belongs to nobody.
@@ -192,7 +192,7 @@ impl Roster {
         let Some(name) = pod.metadata.name.clone() else { return };
         let Some(id) = label(&pod).map(ToOwned::to_owned) else { return };
         let entry = self.pods.entry(name.clone());
-        let note = entry.or_insert_with(|| PodNote { uid: None, id, terminating: false, fate: Fate::Open });
+        let note = entry.or_insert_with(|| KnownPod { uid: None, id, terminating: false, fate: Fate::Open });
         note.uid.clone_from(&pod.metadata.uid);
         note.terminating = pod.metadata.deletion_timestamp.is_some();
         if let Some(instance) = self.by_pod.get(&name).copied() {
@@ -225,7 +225,7 @@ impl Roster {
 
     /// A pod that is no instance's, with the Service that is there for it.
     fn waste(&self, name: &str, why: &str) -> Option<Garbage> {
-        let PodNote { uid, id, .. } = self.pods.get(name)?;
+        let KnownPod { uid, id, .. } = self.pods.get(name)?;
         let service = self.services.get(id).map(|service| (id.clone(), service.uid.clone()));
         Some(Garbage::Pod { name: name.to_owned(), uid: uid.clone(), service, why: why.to_owned() })
     }
@@ -266,7 +266,8 @@ impl Roster {
             return;
         }
         let known = self.services.entry(name);
-        let known = known.or_insert_with(|| ServiceNote { uid: None, cluster_ip: None, lonely_since: None });
+        let known =
+            known.or_insert_with(|| KnownService { uid: None, cluster_ip: None, orphaned_since: None });
         known.uid.clone_from(&service.metadata.uid);
         known.cluster_ip = spec.and_then(|spec| spec.cluster_ip.clone()).filter(|ip| ip != "None");
     }
@@ -341,17 +342,17 @@ impl Roster {
     }
 
     /// Services whose pods are gone, once they have been so for a while.
-    pub(crate) fn lonely_services(&mut self, now: Instant) -> Vec<Garbage> {
+    pub(crate) fn orphaned_services(&mut self, now: Instant) -> Vec<Garbage> {
         let claimed: HashSet<_> =
             self.records.values().filter_map(|record| record.service.as_deref()).collect();
         let selected: HashSet<_> = self.pods.values().map(|pod| pod.id.as_str()).collect();
         let mut garbage = Vec::new();
         for (name, service) in &mut self.services {
             if selected.contains(name.as_str()) || claimed.contains(name.as_str()) {
-                service.lonely_since = None;
-            } else if *service.lonely_since.get_or_insert(now) + LONELY_TIME <= now {
+                service.orphaned_since = None;
+            } else if *service.orphaned_since.get_or_insert(now) + ORPHAN_TIME <= now {
                 garbage.push(Garbage::Service { name: name.clone(), uid: service.uid.clone() });
-                service.lonely_since = Some(now);
+                service.orphaned_since = Some(now);
             }
         }
         garbage

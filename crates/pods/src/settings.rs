@@ -25,12 +25,12 @@ pub struct Settings {
     /// How long an instance may idle.
     pub ttl: Duration,
     /// The load of an instance at which another one is started.
-    pub busy_at: usize,
-    pub most_instances: usize,
+    pub max_waitlist_length: usize,
+    pub max_parallel_pods_per_function: usize,
     /// The calls that may run in one instance at once.
-    pub most_running: Option<usize>,
+    pub max_concurrent_evaluations_per_pod: Option<usize>,
     /// The calls that may wait for an instance of one function.
-    pub most_waiting: Option<usize>,
+    pub max_queue_length: Option<usize>,
     /// How often to look for what nobody uses; never without one.
     pub scan_interval: Option<Duration>,
     /// How long a pod may take to become ready.

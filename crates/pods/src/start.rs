@@ -16,13 +16,13 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tracing::{debug, info, warn};
 
-use crate::blueprint::{Blueprint, Identity, Particulars, note};
+use crate::blueprint::{Blueprint, Identity, Particulars, annotation};
 use crate::cluster::Cluster;
 use crate::diagnosis::{self, Diagnosis};
 use crate::functions::{Functions, default_limits};
-use crate::hop;
 use crate::names::{self, IMAGE, PORT, TEMPLATE_HASH};
 use crate::observe::Progress;
+use crate::pod_tls;
 use crate::pool::state::InstanceId;
 use crate::pool::task::Message;
 use crate::pool::{Failure, FailureKind, Image};
@@ -86,7 +86,7 @@ pub(crate) struct Job {
 
 /// Where to look for a server.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Target {
     pub(crate) pod: String,
     pub(crate) service: String,
     pub(crate) cluster_ip: Option<String>,
@@ -99,7 +99,7 @@ enum Answer {
     Serving(Client),
     NotYet,
     /// The two ends do not trust each other, and will not by waiting.
-    Distrust(String),
+    Untrusted(String),
 }
 
 // === impl Starter ===
@@ -127,34 +127,34 @@ impl Starter {
             template.map_err(|error| lasting(format!("failed to generate a base pod template: {error}")))?;
         let blueprint = self.blueprint(&template, image, requested);
         let hash = blueprint.hash().map_err(|error| lasting(format!("unable to apply the pod: {error}")))?;
-        let place = self.create(&job, &blueprint, &metadata, &hash).await?;
+        let target = self.create(&job, &blueprint, &metadata, &hash).await?;
         progress.reached(Phase::Create);
-        self.wait(&place, job.latest.clone(), self.settings.ready_timeout, Some(progress)).await
+        self.wait(&target, job.latest.clone(), self.settings.ready_timeout, Some(progress)).await
     }
 
     /// Waits for an instance that somebody else started.
     pub(crate) async fn adopt(
         &self,
-        place: &Place,
+        target: &Target,
         latest: watch::Receiver<Option<Arc<Pod>>>,
     ) -> Result<Client, Failure> {
         let created = latest.borrow().as_ref().and_then(|pod| pod.metadata.creation_timestamp.clone());
         let age = created.map(|time| unix_now() - time.0.as_second()).unwrap_or_default();
         let age = Duration::from_secs(age.max(0).unsigned_abs());
         let left = self.settings.ready_timeout.saturating_sub(age).max(ADOPTION_TIME);
-        self.wait(place, latest, left, None).await
+        self.wait(target, latest, left, None).await
     }
 
     /// Whether an instance still answers, on a connection of its own: one that is there may lead where no
     /// other would.
-    pub(crate) async fn check(&self, place: &Place, latest: &watch::Receiver<Option<Arc<Pod>>>) -> bool {
+    pub(crate) async fn check(&self, target: &Target, latest: &watch::Receiver<Option<Arc<Pod>>>) -> bool {
         for pause in [50, 200, 400] {
             let pod = latest.borrow().clone();
-            match self.ask(place, pod.as_deref()).await {
+            match self.ask(target, pod.as_deref()).await {
                 Answer::Serving(_) => return true,
-                Answer::NotYet => debug!(place.pod, "An instance does not answer"),
-                Answer::Distrust(why) => {
-                    warn!("pod `{}`: {why}", place.pod);
+                Answer::NotYet => debug!(target.pod, "An instance does not answer"),
+                Answer::Untrusted(why) => {
+                    warn!("pod `{}`: {why}", target.pod);
                     return false;
                 }
             }
@@ -189,7 +189,7 @@ impl Starter {
         blueprint: &Blueprint,
         metadata: &Metadata,
         hash: &str,
-    ) -> Result<Place, Failure> {
+    ) -> Result<Target, Failure> {
         let namespace = &self.settings.namespace;
         let ttl = self
             .functions
@@ -209,7 +209,7 @@ impl Starter {
         };
         let service = self.claim(job, blueprint, metadata, hash, particulars).await?;
         let id = service.metadata.name.clone().unwrap_or_default();
-        let pod_name = names::pod_name(&id, chance());
+        let pod_name = names::pod_name(&id, random_id());
         (particulars.id, particulars.pod_name) = (&id, &pod_name);
         // News of the pod may come before the answer to its creation, and must find the instance.
         if let Some(inbox) = job.inbox.upgrade() {
@@ -226,7 +226,7 @@ impl Starter {
         })?;
         info!("created KRM function evaluator pod {namespace}/{pod_name} for \"{}\"", job.requested);
         let cluster_ip = service.spec.and_then(|spec| spec.cluster_ip);
-        Ok(Place { pod: pod_name, service: id, cluster_ip })
+        Ok(Target { pod: pod_name, service: id, cluster_ip })
     }
 
     /// Creates the Service with the smallest number that is free. As only one replica can create it, the
@@ -257,8 +257,8 @@ impl Starter {
             let holder = holder.map_err(|error| failed(self.cluster.diagnose("get", "services", &error)))?;
             let notes = holder.as_ref().and_then(|service| service.metadata.annotations.as_ref());
             // One of another template leaves as soon as there is one of this; it holds nobody up.
-            let same =
-                note(notes, IMAGE) == Some(job.image.as_str()) && note(notes, TEMPLATE_HASH) == Some(hash);
+            let same = annotation(notes, IMAGE) == Some(job.image.as_str())
+                && annotation(notes, TEMPLATE_HASH) == Some(hash);
             if same && counts(job, id, holder.as_ref()).await {
                 taken += 1;
             }
@@ -273,7 +273,7 @@ impl Starter {
     /// Waits until the server in a pod answers, or until it is clear that it will not.
     async fn wait(
         &self,
-        place: &Place,
+        target: &Target,
         mut latest: watch::Receiver<Option<Arc<Pod>>>,
         patience: Duration,
         mut progress: Option<Progress>,
@@ -299,13 +299,13 @@ impl Starter {
                 let waiting_for_node = text.starts_with("Unschedulable");
                 let since = *no_node_since.get_or_insert_with(Instant::now);
                 if !waiting_for_node || since.elapsed() >= SCHEDULER_TIME {
-                    return Err(self.not_ready(place, pod.as_deref(), &text, kind, Code::Unknown));
+                    return Err(self.not_ready(target, pod.as_deref(), &text, kind, Code::Unknown));
                 }
             }
             let scheduled =
                 pod.as_ref().and_then(|pod| pod.spec.as_ref()).is_some_and(|spec| spec.node_name.is_some());
             let answer = match scheduled {
-                true => self.ask(place, pod.as_deref()).await,
+                true => self.ask(target, pod.as_deref()).await,
                 false => Answer::NotYet,
             };
             match answer {
@@ -316,9 +316,9 @@ impl Starter {
                     return Ok(client);
                 }
                 Answer::NotYet => {}
-                Answer::Distrust(why) => {
+                Answer::Untrusted(why) => {
                     let (kind, code) = (FailureKind::Lasting, Code::Unknown);
-                    return Err(self.not_ready(place, pod.as_deref(), &why, kind, code));
+                    return Err(self.not_ready(target, pod.as_deref(), &why, kind, code));
                 }
             }
             if begin.elapsed() >= patience {
@@ -329,10 +329,10 @@ impl Starter {
                     .tls
                     .as_ref()
                     .filter(|_| waits.contains("Creating") || waits.contains("Initializing"));
-                let hint = mounts.map(|tls| hop::no_secret(&tls.secret, &self.settings.namespace));
+                let hint = mounts.map(|tls| pod_tls::no_secret(&tls.secret, &self.settings.namespace));
                 let text = format!("not ready within {patience:?}: {waits}{}", hint.unwrap_or_default());
                 let (kind, code) = (FailureKind::Lasting, Code::DeadlineExceeded);
-                return Err(self.not_ready(place, pod.as_deref(), &text, kind, code));
+                return Err(self.not_ready(target, pod.as_deref(), &text, kind, code));
             }
             let rest = patience.saturating_sub(begin.elapsed());
             let _ = timeout(pause.min(rest), latest.changed()).await;
@@ -348,10 +348,10 @@ impl Starter {
     }
 
     /// A client of the server, if it is there, is who it should be and takes calls.
-    async fn ask(&self, place: &Place, pod: Option<&Pod>) -> Answer {
-        let Some(address) = self.address(place, pod) else { return Answer::NotYet };
+    async fn ask(&self, target: &Target, pod: Option<&Pod>) -> Answer {
+        let Some(address) = self.address(target, pod) else { return Answer::NotYet };
         let Settings { namespace, cluster_domain, message_limit, tls, .. } = &*self.settings;
-        let host = names::host(&place.service, namespace, cluster_domain);
+        let host = names::host(&target.service, namespace, cluster_domain);
         let connection = match &self.trust {
             None => Connection::new(&address),
             Some(trust) => Connection::to_named(&address, &host, trust.clone()),
@@ -359,24 +359,24 @@ impl Starter {
         let Ok(connection) = connection else { return Answer::NotYet };
         let client = Client::over(connection.clone(), *message_limit);
         let question = async {
-            connection.ready().await.map_err(|error| hop::Trouble::of_connection(&error))?;
-            client.is_serving().await.map_err(|status| hop::Trouble::of_answer(&status))
+            connection.ready().await.map_err(|error| pod_tls::Unready::of_connection(&error))?;
+            client.is_serving().await.map_err(|status| pod_tls::Unready::of_answer(&status))
         };
         match (timeout(QUESTION_TIME, question).await, tls) {
             (Ok(Ok(true)), _) => Answer::Serving(client),
-            (Ok(Err(hop::Trouble::Distrust(error))), Some(tls)) => {
-                Answer::Distrust(hop::explain(&error, tls, &host))
+            (Ok(Err(pod_tls::Unready::Tls(error))), Some(tls)) => {
+                Answer::Untrusted(pod_tls::explain(&error, tls, &host))
             }
             _ => Answer::NotYet,
         }
     }
 
-    fn address(&self, place: &Place, pod: Option<&Pod>) -> Option<String> {
+    fn address(&self, target: &Target, pod: Option<&Pod>) -> Option<String> {
         let Settings { namespace, cluster_domain, .. } = &*self.settings;
         let host = match self.settings.address {
             // With the dot at the end nothing but this name is looked up.
-            PodAddress::Dns => format!("{}.", names::host(&place.service, namespace, cluster_domain)),
-            PodAddress::ServiceIp => in_brackets(place.cluster_ip.as_deref()?),
+            PodAddress::Dns => format!("{}.", names::host(&target.service, namespace, cluster_domain)),
+            PodAddress::ServiceIp => in_brackets(target.cluster_ip.as_deref()?),
             PodAddress::PodIp => in_brackets(pod?.status.as_ref()?.pod_ip.as_deref()?),
         };
         Some(format!("{host}:{PORT}"))
@@ -384,7 +384,7 @@ impl Starter {
 
     fn not_ready(
         &self,
-        place: &Place,
+        target: &Target,
         pod: Option<&Pod>,
         text: &str,
         kind: FailureKind,
@@ -396,7 +396,7 @@ impl Starter {
         let text = format!(
             "error occurred when waiting the pod and service to be ready. If the error is caused by timeout, you may \
              want to examine the pod/service in namespace \"{}\". Error: pod `{}`: {text}",
-            self.settings.namespace, place.pod
+            self.settings.namespace, target.pod
         );
         Failure { kind, text, code }
     }
@@ -426,7 +426,7 @@ async fn is_being_left(job: &Job, id: &str) -> bool {
     asked && answer.await.unwrap_or(false)
 }
 
-/// Whether the holder of a Service takes up a place, or is about to leave it.
+/// Whether the holder of a Service takes up a target, or is about to leave it.
 async fn counts(job: &Job, service: String, holder: Option<&Service>) -> bool {
     let created = holder.and_then(|service| service.metadata.creation_timestamp.as_ref());
     let young = created.is_some_and(|time| unix_now() - time.0.as_second() < YOUNG_SECONDS);
@@ -458,6 +458,6 @@ pub(crate) fn unix_now() -> i64 {
 }
 
 /// A number that nobody can foresee.
-pub(crate) fn chance() -> u64 {
+pub(crate) fn random_id() -> u64 {
     RandomState::new().build_hasher().finish()
 }

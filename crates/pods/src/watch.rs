@@ -88,11 +88,11 @@ where
                 continue;
             }
             Ok(Some(Event::InitApply(object))) => {
-                listed.push(slender(object));
+                listed.push(without_managed_fields(object));
                 continue;
             }
             Ok(Some(Event::InitDone)) => News::All(std::mem::take(&mut listed)),
-            Ok(Some(Event::Apply(object))) => News::Seen(slender(object)),
+            Ok(Some(Event::Apply(object))) => News::Seen(without_managed_fields(object)),
             Ok(Some(Event::Delete(object))) => News::Gone(object),
             Ok(None) => return End::Unheard,
             Err(error) => {
@@ -126,7 +126,7 @@ where
 }
 
 /// An object without the note of who wrote which field, which is most of it.
-fn slender<K: Resource>(mut object: K) -> K {
+fn without_managed_fields<K: Resource>(mut object: K) -> K {
     object.meta_mut().managed_fields = None;
     object
 }

@@ -107,7 +107,8 @@ impl Function {
             self.give_up_unready();
             return true;
         }
-        self.load() >= limits.busy_at.saturating_mul(self.alive()) && self.count() < limits.most_instances
+        self.load() >= limits.max_waitlist_length.saturating_mul(self.alive())
+            && self.count() < limits.max_parallel_pods_per_function
     }
 
     /// The backoff after a failure is over.
@@ -116,10 +117,14 @@ impl Function {
     }
 
     /// The instance for the next call: the least loaded one, in turn among equals.
-    pub(super) fn pick(&mut self, most_running: Option<usize>) -> Option<&mut Instance> {
+    pub(super) fn pick(
+        &mut self,
+        max_concurrent_evaluations_per_pod: Option<usize>,
+    ) -> Option<&mut Instance> {
         let turn = self.turn;
         let free = |instance: &&mut Instance| {
-            instance.is_usable() && most_running.is_none_or(|most| instance.running < most)
+            instance.is_usable()
+                && max_concurrent_evaluations_per_pod.is_none_or(|most| instance.running < most)
         };
         let order = |instance: &&mut Instance| {
             (instance.outdated, instance.running, turn.is_some_and(|turn| instance.id <= turn), instance.id)
@@ -173,7 +178,7 @@ impl Function {
 
     /// Marks what nobody used for long enough.
     pub(super) fn expire(&mut self, limits: &Limits, margin: Duration, now: Instant) {
-        let mut spare = self.alive().saturating_sub(limits.least_instances);
+        let mut spare = self.alive().saturating_sub(limits.min_pods_per_function);
         for instance in &mut self.instances {
             if instance.running > 0 {
                 continue;

@@ -96,7 +96,7 @@ impl World {
                 let pod = pod.unwrap_or_else(|| panic!("{call:?} got a pod that is gone, after {told:?}"));
                 assert!(!pod.starting, "{call:?} got a pod that is not ready, after {told:?}");
                 pod.calls.insert(call);
-                if let Some(most) = self.limits.most_running {
+                if let Some(most) = self.limits.max_concurrent_evaluations_per_pod {
                     assert!(pod.calls.len() <= most, "too many calls in {instance:?}, after {told:?}");
                 }
                 self.running.insert(call, instance);
@@ -330,11 +330,11 @@ fn image(number: usize) -> Image {
 fn limits(seed: u64) -> Limits {
     let pick = |options: &[usize], shift: u32| options[(seed >> shift) as usize % options.len()];
     Limits {
-        busy_at: pick(&[1, 2, 5], 0),
-        most_instances: pick(&[1, 2, 4], 1),
-        least_instances: 0,
-        most_running: [None, Some(1), Some(3)][(seed >> 2) as usize % 3],
-        most_waiting: [None, Some(4)][(seed >> 3) as usize % 2],
+        max_waitlist_length: pick(&[1, 2, 5], 0),
+        max_parallel_pods_per_function: pick(&[1, 2, 4], 1),
+        min_pods_per_function: 0,
+        max_concurrent_evaluations_per_pod: [None, Some(1), Some(3)][(seed >> 2) as usize % 3],
+        max_queue_length: [None, Some(4)][(seed >> 3) as usize % 2],
         ttl: Duration::from_secs(20),
     }
 }
@@ -363,7 +363,7 @@ fn the_laws_hold_over_millions_of_random_events() {
 #[test]
 fn ten_thousand_functions_and_a_hundred_thousand_calls_take_seconds() {
     let begin = Instant::now();
-    let mut world = World::new(7, Limits { most_instances: 2, ..limits(1) });
+    let mut world = World::new(7, Limits { max_parallel_pods_per_function: 2, ..limits(1) });
     for call in 0..100_000 {
         world.now += Duration::from_micros(100);
         let image = image(call % 10_000);

@@ -33,7 +33,7 @@ pub(crate) struct State {
     defaults: Limits,
     limits: HashMap<Image, Limits>,
     functions: HashMap<Image, Function>,
-    calls: HashMap<CallId, Place>,
+    calls: HashMap<CallId, CallState>,
     homes: HashMap<InstanceId, Image>,
     wakes: BinaryHeap<Reverse<(Instant, Image)>>,
     warm_up: WarmUp,
@@ -51,7 +51,7 @@ pub(crate) struct Views {
 
 /// Where a call is.
 #[derive(Clone, Debug)]
-enum Place {
+enum CallState {
     Waiting(Image),
     Running(Image, InstanceId),
 }
@@ -123,7 +123,7 @@ impl State {
     /// How many calls wait, and how many run.
     #[cfg(test)]
     pub(crate) fn load(&self) -> (usize, usize) {
-        let waiting = self.calls.values().filter(|place| matches!(place, Place::Waiting(_))).count();
+        let waiting = self.calls.values().filter(|place| matches!(place, CallState::Waiting(_))).count();
         assert_eq!(
             waiting,
             self.functions.values().map(|function| function.queue.len()).sum::<usize>(),
@@ -210,12 +210,12 @@ impl State {
         }
         let Some(function) = self.functions.get_mut(image) else { return };
         function.queue.insert(call, now + self.settings.patience);
-        self.calls.insert(call, Place::Waiting(image.clone()));
+        self.calls.insert(call, CallState::Waiting(image.clone()));
         self.settle(image, now, effects);
         let waiting = self.functions.get(image).map_or(0, |function| function.queue.len());
         // Only who really has to wait counts, and the last one has not got a place.
-        if limits.most_waiting.is_some_and(|most| waiting > most)
-            && matches!(self.calls.get(&call), Some(Place::Waiting(_)))
+        if limits.max_queue_length.is_some_and(|most| waiting > most)
+            && matches!(self.calls.get(&call), Some(CallState::Waiting(_)))
         {
             self.calls.remove(&call);
             if let Some(function) = self.functions.get_mut(image) {
@@ -227,13 +227,13 @@ impl State {
 
     fn ended(&mut self, call: CallId, now: Instant, effects: &mut Vec<Effect>) {
         match self.calls.remove(&call) {
-            Some(Place::Waiting(image)) => {
+            Some(CallState::Waiting(image)) => {
                 if let Some(function) = self.functions.get_mut(&image) {
                     function.queue.remove(&call);
                 }
                 self.settle(&image, now, effects);
             }
-            Some(Place::Running(image, instance)) => {
+            Some(CallState::Running(image, instance)) => {
                 let ttl = self.limits(&image).ttl;
                 let found = self.functions.get_mut(&image).and_then(|function| function.instance(instance));
                 if let Some(instance) = found {
@@ -332,12 +332,12 @@ impl State {
         let Some(function) = self.functions.get_mut(image) else { return };
         function.retire_outdated();
         while let Some(call) = function.queue.keys().next().copied() {
-            let Some(instance) = function.pick(limits.most_running) else { break };
+            let Some(instance) = function.pick(limits.max_concurrent_evaluations_per_pod) else { break };
             instance.running += 1;
             let id = instance.id;
             function.turn = Some(id);
             function.queue.remove(&call);
-            self.calls.insert(call, Place::Running(image.clone(), id));
+            self.calls.insert(call, CallState::Running(image.clone(), id));
             effects.push(Effect::Answer { call, instance: id });
         }
         let nothing_to_wait_for = !function.queue.is_empty() && function.alive() == 0;
@@ -374,7 +374,7 @@ impl State {
 
     fn start(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) -> InstanceId {
         let id = self.name_instance();
-        let most = self.limits(image).most_instances;
+        let most = self.limits(image).max_parallel_pods_per_function;
         self.homes.insert(id, image.clone());
         self.functions.entry(image.clone()).or_default().instances.push(Instance::new(id, now));
         effects.push(Effect::Start { instance: id, image: image.clone(), most });

@@ -25,7 +25,7 @@ use super::{Desk, Endpoint, Failure, FailureKind, Image, Limits};
 use crate::Snapshot;
 use crate::functions::Functions;
 use crate::roster::{Discovery, Garbage, Meaning, Now, Record, Roster};
-use crate::start::{Job, Place, Starter, unix_now};
+use crate::start::{Job, Starter, Target, unix_now};
 use crate::template::Template;
 use crate::watch::News;
 
@@ -46,7 +46,7 @@ pub(crate) enum Message {
         call: CallId,
         reply: oneshot::Sender<Result<Endpoint, Refusal>>,
     },
-    /// A call's place was dropped: it is done, or failed, or gave up waiting.
+    /// A call's guard was dropped: it is done, or failed, or gave up waiting.
     Ended {
         call: CallId,
     },
@@ -106,7 +106,7 @@ pub(crate) struct Task {
     pub(crate) hashes: HashMap<Image, Option<String>>,
     /// Calls that came before the first look at the namespace.
     pub(crate) early: Vec<(CallId, Image)>,
-    pub(crate) looked: Looked,
+    pub(crate) looked: Synced,
     /// What nodes have made of images, where that was no surprise or has been looked into.
     pub(crate) pulled: HashSet<(Image, String)>,
     pub(crate) notes: Arc<Semaphore>,
@@ -116,7 +116,7 @@ pub(crate) struct Task {
 
 /// What of the namespace has been seen.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
+pub(crate) struct Synced {
     pods: bool,
     services: bool,
     enough: bool,
@@ -371,7 +371,7 @@ impl Task {
         self.on(Event::Scan);
         self.judge_templates();
         let now = Instant::now();
-        for thing in self.roster.lonely_services(now).into_iter().chain(self.roster.left_overs(now)) {
+        for thing in self.roster.orphaned_services(now).into_iter().chain(self.roster.left_overs(now)) {
             let _ = self.garbage.send(thing);
         }
         let used: HashSet<_> = self.roster.records.values().map(|record| record.image.clone()).collect();
@@ -450,19 +450,19 @@ impl Task {
     fn check(&mut self, instance: InstanceId) {
         let Some(record) = self.roster.records.get(&instance) else { return };
         let service = record.service.clone().unwrap_or_default();
-        let place = Place {
+        let target = Target {
             pod: record.pod.clone().unwrap_or_default(),
             cluster_ip: self.roster.cluster_ip(&service),
             service,
         };
         let (starter, latest) = (self.starter.clone(), record.latest.subscribe());
         if record.client.is_none() {
-            return self.report(instance, async move { starter.adopt(&place, latest).await });
+            return self.report(instance, async move { starter.adopt(&target, latest).await });
         }
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
             // A panic while checking is no sign of health either.
-            let check = tokio::spawn(async move { starter.check(&place, &latest).await });
+            let check = tokio::spawn(async move { starter.check(&target, &latest).await });
             let healthy = check.await.unwrap_or(false);
             if let Some(inbox) = inbox.upgrade() {
                 let _ = inbox.send(Message::Event(Event::Checked { instance, healthy }));

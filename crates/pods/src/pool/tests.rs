@@ -26,11 +26,11 @@ const fn secs(seconds: u64) -> Duration {
 
 fn limits() -> Limits {
     Limits {
-        busy_at: 2,
-        most_instances: 1,
-        least_instances: 0,
-        most_running: None,
-        most_waiting: None,
+        max_waitlist_length: 2,
+        max_parallel_pods_per_function: 1,
+        min_pods_per_function: 0,
+        max_concurrent_evaluations_per_pod: None,
+        max_queue_length: None,
         ttl: secs(60),
     }
 }
@@ -83,7 +83,8 @@ fn answered(effects: &[Effect]) -> Vec<(CallId, InstanceId)> {
 
 /// A pool with so many ready instances of one function, and nothing else.
 fn with_ready(limits: Limits, count: usize) -> (State, Vec<InstanceId>) {
-    let mut state = pool(Limits { busy_at: 1, most_instances: count, ..limits.clone() });
+    let mut state =
+        pool(Limits { max_waitlist_length: 1, max_parallel_pods_per_function: count, ..limits.clone() });
     let mut instances = Vec::new();
     for call in 0..count as u64 {
         instances.extend(started(&state.on(asked(CallId(1000 + call)), at(0))));
@@ -112,14 +113,19 @@ fn callers_of_a_new_function_share_one_start() {
 
 #[test]
 fn four_calls_at_threshold_two_make_two_instances() {
-    let mut state = pool(Limits { most_instances: 3, ..limits() });
+    let mut state = pool(Limits { max_parallel_pods_per_function: 3, ..limits() });
     let starts: Vec<_> = [ANN, BOB, EVE, ZOE].map(|call| started(&state.on(asked(call), at(0))).len()).into();
     assert_eq!(starts, [1, 0, 1, 0]);
 }
 
 #[test]
 fn whoever_is_ready_first_takes_the_oldest_call() {
-    let mut state = pool(Limits { busy_at: 1, most_instances: 2, most_running: Some(1), ..limits() });
+    let mut state = pool(Limits {
+        max_waitlist_length: 1,
+        max_parallel_pods_per_function: 2,
+        max_concurrent_evaluations_per_pod: Some(1),
+        ..limits()
+    });
     let first = started(&state.on(asked(ANN), at(0)))[0];
     let second = started(&state.on(asked(BOB), at(0)))[0];
     assert_eq!(answered(&state.on(ready(second), at(1))), [(ANN, second)]);
@@ -129,7 +135,7 @@ fn whoever_is_ready_first_takes_the_oldest_call() {
 
 #[test]
 fn equals_take_turns_and_otherwise_the_least_loaded_is_picked() {
-    let (mut state, instances) = with_ready(Limits { most_instances: 3, ..limits() }, 3);
+    let (mut state, instances) = with_ready(Limits { max_parallel_pods_per_function: 3, ..limits() }, 3);
     let mut used = HashMap::new();
     for call in 10..40 {
         let (_, instance) = answered(&state.on(asked(CallId(call)), at(1)))[0];
@@ -145,7 +151,8 @@ fn equals_take_turns_and_otherwise_the_least_loaded_is_picked() {
 
 #[test]
 fn a_call_does_not_wait_for_a_new_instance_if_a_warm_one_can_take_it() {
-    let (mut state, instances) = with_ready(Limits { most_instances: 2, busy_at: 1, ..limits() }, 1);
+    let (mut state, instances) =
+        with_ready(Limits { max_parallel_pods_per_function: 2, max_waitlist_length: 1, ..limits() }, 1);
     assert_eq!(answered(&state.on(asked(ANN), at(1))), [(ANN, instances[0])]);
     let effects = state.on(asked(BOB), at(1));
     assert_eq!(started(&effects).len(), 1, "a second instance is started for later");
@@ -222,7 +229,7 @@ fn patience_with_passing_failures_has_an_end() {
 
 #[test]
 fn those_who_wait_for_a_failed_start_are_served_by_the_others() {
-    let mut state = pool(Limits { busy_at: 1, most_instances: 2, ..limits() });
+    let mut state = pool(Limits { max_waitlist_length: 1, max_parallel_pods_per_function: 2, ..limits() });
     let first = started(&state.on(asked(ANN), at(0)))[0];
     let second = started(&state.on(asked(BOB), at(0)))[0];
     let effects = state.on(failed(second, FailureKind::Lasting, "quota"), at(1));
@@ -232,7 +239,7 @@ fn those_who_wait_for_a_failed_start_are_served_by_the_others() {
 
 #[test]
 fn a_full_queue_refuses_and_says_how_long_it_is() {
-    let mut state = pool(Limits { most_waiting: Some(2), ..limits() });
+    let mut state = pool(Limits { max_queue_length: Some(2), ..limits() });
     state.on(asked(ANN), at(0));
     state.on(asked(BOB), at(0));
     let refusal = Refusal::QueueFull { waiting: 2 };
@@ -371,7 +378,7 @@ fn warming_up_is_bounded_and_skips_what_is_there() {
 
 #[test]
 fn a_minimum_survives_the_time_to_live() {
-    let (mut state, _) = with_ready(Limits { least_instances: 1, ..limits() }, 2);
+    let (mut state, _) = with_ready(Limits { min_pods_per_function: 1, ..limits() }, 2);
     let deletions = |effects: Vec<Effect>| {
         effects.iter().filter(|effect| matches!(effect, Effect::Delete { .. })).count()
     };

@@ -9,7 +9,7 @@ use loggia_registry::Reference;
 use tokio::sync::watch;
 
 use super::Now;
-use crate::blueprint::note;
+use crate::blueprint::annotation;
 use crate::names::{CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, RECLAIM_AFTER, TEMPLATE_HASH};
 use crate::pool::Image;
 use crate::pool::state::{Event, InstanceId, Sight};
@@ -92,12 +92,12 @@ impl Record {
             events.push(Event::Held { instance, until });
         }
         self.heard = heard;
-        let notes = pod.metadata.annotations.as_ref();
-        self.template_hash = note(notes, TEMPLATE_HASH).map(ToOwned::to_owned);
-        self.digest = note(notes, DIGEST).map(ToOwned::to_owned);
+        let annotations = pod.metadata.annotations.as_ref();
+        self.template_hash = annotation(annotations, TEMPLATE_HASH).map(ToOwned::to_owned);
+        self.digest = annotation(annotations, DIGEST).map(ToOwned::to_owned);
         self.pulled = pulled(&pod);
         events.extend(sight.map(|sight| Event::Seen { instance, sight }));
-        self.latest.send_replace(Some(Arc::new(slender(pod))));
+        self.latest.send_replace(Some(Arc::new(trimmed(pod))));
     }
 
     /// The addresses of its pod, as far as it has any.
@@ -114,10 +114,10 @@ impl Record {
 
 impl Discovery {
     pub(super) fn of(pod: Pod, ttl: Duration, now: Now) -> Option<Self> {
-        let notes = pod.metadata.annotations.as_ref();
+        let annotations = pod.metadata.annotations.as_ref();
         let containers = &pod.spec.as_ref()?.containers;
         let requested = containers.iter().find(|container| container.name == CONTAINER)?.image.clone()?;
-        let image = note(notes, IMAGE).unwrap_or(&requested);
+        let image = annotation(annotations, IMAGE).unwrap_or(&requested);
         let image = image.parse::<Reference>().ok()?.to_string();
         let heard = reclaim_after(&pod);
         let held_until = heard.map_or(now.instant + ttl, |unix| moment(unix, now));
@@ -125,25 +125,25 @@ impl Discovery {
         record.ours = false;
         record.pod.clone_from(&pod.metadata.name);
         record.service = label(&pod).map(ToOwned::to_owned);
-        record.template_hash = note(notes, TEMPLATE_HASH).map(ToOwned::to_owned);
-        record.digest = note(notes, DIGEST).map(ToOwned::to_owned);
+        record.template_hash = annotation(annotations, TEMPLATE_HASH).map(ToOwned::to_owned);
+        record.digest = annotation(annotations, DIGEST).map(ToOwned::to_owned);
         record.pulled = pulled(&pod);
         record.was_ready = is_ready(&pod);
         record.heard = heard;
-        record.latest.send_replace(Some(Arc::new(slender(pod))));
+        record.latest.send_replace(Some(Arc::new(trimmed(pod))));
         Some(Self { record, held_until })
     }
 }
 
 /// A pod without what nobody asks for again.
-fn slender(mut pod: Pod) -> Pod {
+fn trimmed(mut pod: Pod) -> Pod {
     let node_name = pod.spec.and_then(|spec| spec.node_name);
     pod.spec = Some(PodSpec { node_name, ..PodSpec::default() });
     pod
 }
 
 pub(super) fn label(pod: &Pod) -> Option<&str> {
-    note(pod.metadata.labels.as_ref(), IMAGE_LABEL)
+    annotation(pod.metadata.labels.as_ref(), IMAGE_LABEL)
 }
 
 pub(super) fn phase(pod: &Pod) -> Option<&str> {
@@ -166,7 +166,7 @@ fn pulled(pod: &Pod) -> Option<String> {
 
 /// When the pod may be removed, as far as its annotation says so in a way one can read.
 fn reclaim_after(pod: &Pod) -> Option<i64> {
-    note(pod.metadata.annotations.as_ref(), RECLAIM_AFTER)?.parse().ok()
+    annotation(pod.metadata.annotations.as_ref(), RECLAIM_AFTER)?.parse().ok()
 }
 
 /// A time of the calendar on the clock that counts.

@@ -257,14 +257,14 @@ fn a_service_without_a_pod_is_garbage_after_a_while_and_a_foreign_one_never() {
     roster.service_seen(&service(ID, ID));
     roster.service_seen(&service("foreign", "something-else"));
     let later = |seconds| at(seconds).instant;
-    assert_eq!(roster.lonely_services(later(0)), []);
-    assert_eq!(roster.lonely_services(later(19)), []);
+    assert_eq!(roster.orphaned_services(later(0)), []);
+    assert_eq!(roster.orphaned_services(later(19)), []);
     let expected = Garbage::Service { name: ID.to_owned(), uid: Some("s".to_owned()) };
-    assert_eq!(roster.lonely_services(later(20)), [expected]);
-    assert_eq!(roster.lonely_services(later(21)), [], "somebody is at it");
+    assert_eq!(roster.orphaned_services(later(20)), [expected]);
+    assert_eq!(roster.orphaned_services(later(21)), [], "somebody is at it");
     // A pod that it selects makes it somebody's again.
     seen(&mut roster, pod("p", &json!({})), at(22));
-    assert_eq!(roster.lonely_services(later(60)), []);
+    assert_eq!(roster.orphaned_services(later(60)), []);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::pool::state::{Refusal, Settings as PoolSettings, State};
 use crate::pool::{FailureKind, Image, Permit, Pool, PoolError, Retry};
 use crate::roster::{Garbage, Roster};
 use crate::secret::PullSecrets;
-use crate::start::{Place, Starter, unix_now};
+use crate::start::{Starter, Target, unix_now};
 use crate::template::Template;
 use crate::templates::Templates;
 use crate::watch::News;
@@ -175,7 +175,7 @@ async fn without_a_look_calls_wait_a_while_and_no_longer() {
 
 #[tokio::test]
 async fn whoever_gives_up_leaves_the_queue_to_others() {
-    let world = World::new(Settings { most_waiting: Some(1), ready_timeout: SOON, ..settings() });
+    let world = World::new(Settings { max_queue_length: Some(1), ready_timeout: SOON, ..settings() });
     let address = PodServer::some_address();
     world.look(vec![pod(&address, &json!({}))]);
     let first = world.ask();
@@ -353,9 +353,9 @@ async fn a_pod_that_does_not_prove_who_it_is_is_never_used() {
         let world = World::new(trusting(&ours, false));
         let begin = Instant::now();
         let found = pod(&server.address, &json!({}));
-        let place = Place { pod: "p".to_owned(), service: ID.to_owned(), cluster_ip: None };
+        let target = Target { pod: "p".to_owned(), service: ID.to_owned(), cluster_ip: None };
         let latest = watch::Sender::new(Some(Arc::new(found.clone())));
-        let failure = world.starter.adopt(&place, latest.subscribe()).await.unwrap_err();
+        let failure = world.starter.adopt(&target, latest.subscribe()).await.unwrap_err();
         assert!(failure.text.contains("Error: pod `p`: no TLS: "), "{}", failure.text);
         assert!(failure.text.contains(expected), "{}", failure.text);
         assert_eq!(failure.kind, FailureKind::Lasting);

@@ -10,37 +10,37 @@ use crate::PodTls;
 
 /// Why a server has not said that it takes calls.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum Unready {
     /// It may yet.
     Unanswered,
-    Distrust(Distrust),
+    Tls(TlsFailure),
 }
 
 /// Why two ends do not speak to each other.
 #[derive(Debug)]
-pub(crate) enum Distrust {
+pub(crate) enum TlsFailure {
     /// What this end says of the other.
-    Of(TlsError),
+    Local(TlsError),
     /// What the other end said of this one.
-    By(String),
+    Remote(String),
 }
 
-// === impl Trouble ===
+// === impl Unready ===
 
-impl Trouble {
+impl Unready {
     pub(crate) fn of_connection(error: &connection::Error) -> Self {
         let found = match error {
             connection::Error::NotTrusted(_, error) => of_tls(error),
             _ => None,
         };
-        found.map_or(Self::Unanswered, |error| Self::Distrust(Distrust::Of(error)))
+        found.map_or(Self::Unanswered, |error| Self::Tls(TlsFailure::Local(error)))
     }
 
     /// A server that wants to know its callers says so after this end has done its part. Of what it says, only
     /// the text arrives here.
     pub(crate) fn of_answer(status: &Status) -> Self {
         match status.message().split_once("received fatal alert: ") {
-            Some((_, alert)) => Self::Distrust(Distrust::By(alert.to_owned())),
+            Some((_, alert)) => Self::Tls(TlsFailure::Remote(alert.to_owned())),
             None => Self::Unanswered,
         }
     }
@@ -51,13 +51,13 @@ fn of_tls(error: &io::Error) -> Option<TlsError> {
 }
 
 /// What is wrong, and what to check.
-pub(crate) fn explain(distrust: &Distrust, tls: &PodTls, host: &str) -> String {
+pub(crate) fn explain(failure: &TlsFailure, tls: &PodTls, host: &str) -> String {
     let PodTls { secret, files } = tls;
     let wildcard = host.split_once('.').map_or(host, |(_, rest)| rest);
-    let error = match distrust {
-        Distrust::By(alert) => return refused(alert, tls),
-        Distrust::Of(TlsError::AlertReceived(alert)) => return refused(&format!("{alert:?}"), tls),
-        Distrust::Of(error) => error,
+    let error = match failure {
+        TlsFailure::Remote(alert) => return refused(alert, tls),
+        TlsFailure::Local(TlsError::AlertReceived(alert)) => return refused(&format!("{alert:?}"), tls),
+        TlsFailure::Local(error) => error,
     };
     let (what, check) = match error {
         TlsError::InvalidCertificate(wrong) => match wrong {
