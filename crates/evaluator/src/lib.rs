@@ -5,6 +5,8 @@
 //! [`server`] puts one behind the [wire] protocol, [`Client`] reaches one over it, and [`process`] is the
 //! one place that starts a child process. [`context`] is what goes along with a call.
 
+#[cfg(feature = "tls")]
+mod alert;
 #[cfg(feature = "client")]
 mod client;
 pub mod connection;
