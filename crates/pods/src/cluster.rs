@@ -35,7 +35,7 @@ pub(crate) struct Cluster {
     pub(crate) namespace: String,
     pub(crate) pods: Api<Pod>,
     pub(crate) services: Api<Service>,
-    /// Of slices a stock installation lets nobody know.
+    /// `Endpoints`, not `EndpointSlice`s: the RBAC of a stock Porch does not grant the latter.
     pub(crate) endpoints: Api<Endpoints>,
     pub(crate) config_maps: Api<ConfigMap>,
     pub(crate) pod_templates: Api<PodTemplate>,
@@ -50,11 +50,11 @@ const READ_TIME: Duration = Duration::from_secs(90);
 /// Why the API server cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("{0}")]
+    #[error(transparent)]
     Kubeconfig(#[from] kube::config::KubeconfigError),
-    #[error("{0}")]
+    #[error(transparent)]
     Inferred(#[from] kube::config::InferConfigError),
-    #[error("{0}")]
+    #[error(transparent)]
     Client(#[from] kube::Error),
 }
 

@@ -17,9 +17,8 @@ use tokio::net::TcpListener;
 
 use crate::Settings;
 use crate::cluster::Cluster;
-use crate::names::PORT;
+use crate::names::{PORT, random_id};
 use crate::settings::{PodAddress, PodSecurity};
-use crate::start::random_id;
 
 /// Does as it is told, or refuses everything.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loggia_registry::{Reference, with_default_prefix};
+use loggia_registry::with_default_prefix;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -22,8 +22,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Functions {
     pub(crate) limits: HashMap<Image, Limits>,
     pub(crate) resources: HashMap<Image, Resources>,
-    /// Those of the file, each with the image that its pods are to run: as written there, below the prefix.
-    pub(crate) listed: Vec<(Image, Arc<str>)>,
+    /// Those of the file, in its order.
+    pub(crate) listed: Vec<Image>,
 }
 
 // === impl Functions ===
@@ -56,7 +56,7 @@ impl Functions {
     fn of(config: &CacheConfig, settings: &Settings) -> Self {
         let mut functions = Self::default();
         for entry in &config.functions {
-            let Some((image, requested)) = image_of(&entry.name, settings.image_prefix.as_deref()) else {
+            let Some(image) = image_of(&entry.name, settings.image_prefix.as_deref()) else {
                 warn!("pod cache config: `{}` is no image; its entry is left out", entry.name);
                 continue;
             };
@@ -72,8 +72,8 @@ impl Functions {
             };
             functions.limits.insert(image.clone(), limits);
             functions.resources.insert(image.clone(), entry.resources.clone());
-            functions.listed.retain(|(known, _)| *known != image);
-            functions.listed.push((image, requested));
+            functions.listed.retain(|known| *known != image);
+            functions.listed.push(image);
         }
         functions
     }
@@ -111,11 +111,9 @@ pub(crate) fn default_limits(settings: &Settings) -> Limits {
     }
 }
 
-/// The function that a name means, and the image to request for it.
-fn image_of(name: &str, prefix: Option<&str>) -> Option<(Image, Arc<str>)> {
-    let requested = prefix.map_or(name.into(), |prefix| with_default_prefix(prefix, name));
-    let reference: Reference = requested.parse().ok()?;
-    Some((Image::new(reference.to_string()), requested.as_ref().into()))
+/// The function that a name in the file means, with the prefix applied if the name is short.
+fn image_of(name: &str, prefix: Option<&str>) -> Option<Image> {
+    Image::parse(&prefix.map_or(name.into(), |prefix| with_default_prefix(prefix, name))).ok()
 }
 
 /// What changes when a file does, also by way of a link, as Kubernetes mounts them.
@@ -135,7 +133,7 @@ mod tests {
         let settings = Settings { image_prefix: Some("r.io/fns/".to_owned()), ..crate::fake::settings() };
         let functions = Functions::of(&config, &settings);
         let listed: Vec<_> =
-            functions.listed.iter().map(|(image, requested)| (image.as_str(), &**requested)).collect();
+            functions.listed.iter().map(|image| (image.as_str(), image.requested())).collect();
         assert_eq!(
             listed,
             [("r.io/fns/set-labels:v1", "r.io/fns/set-labels:v1"), ("x.io/f:v1", "x.io/f:v1")],

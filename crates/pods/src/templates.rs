@@ -18,9 +18,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::cluster::{self, Cluster};
-use crate::diagnosis;
 use crate::template::{Error, Template};
-use crate::watch::{End, Subject, Trouble, follow};
+use crate::watch::{End, Outage, Outages, Subject, follow};
 
 /// The PodTemplate that newer releases of Porch keep beside their function pods.
 const POD_TEMPLATE: &str = "base-pod-template";
@@ -52,8 +51,8 @@ struct Shared {
     complaint: Mutex<Option<String>>,
     /// Some object of the source has changed.
     changed: Notify,
-    /// Why each object of the source is not watched; all are where there is nothing.
-    unwatched: [Trouble; 2],
+    /// Why each object of the source is not watched; without outages all are.
+    unwatched: [Outages; 2],
 }
 
 #[derive(Debug)]
@@ -81,7 +80,8 @@ pub(crate) enum ReadError {
 impl Templates {
     pub(crate) fn new(cluster: Cluster, config_map: Option<String>, wrapper_image: String) -> Self {
         let objects = Source::Objects { closed: AtomicBool::new(false) };
-        let not_yet = || Trouble::new(Some("it was not asked for yet".to_owned()));
+        let not_yet =
+            || Outages::new(Some(Outage { text: "it was not asked for yet".to_owned(), forbidden: false }));
         let shared = Shared {
             cluster,
             source: config_map.map_or(objects, Source::ConfigMap),
@@ -144,26 +144,26 @@ impl Templates {
     }
 
     /// Has the template read again whenever one object changes.
-    async fn keep_up<K>(&self, api: &Api<K>, resource: &'static str, name: &str, trouble: &Trouble)
+    async fn keep_up<K>(&self, api: &Api<K>, resource: &'static str, name: &str, outages: &Outages)
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let mut told = false;
+        let mut logged = false;
         loop {
             let subject = Subject::all(resource).named(name).if_allowed();
             let tell = |_| {
                 self.shared.changed.notify_one();
                 true
             };
-            match follow(api.clone(), subject, trouble, tell).await {
+            match follow(api.clone(), subject, outages, tell).await {
                 End::Refused(text) => {
-                    trouble.send_replace(Some(text.clone()));
-                    if !std::mem::replace(&mut told, true) {
+                    outages.send_replace(Some(Outage { text: text.clone(), forbidden: true }));
+                    if !std::mem::replace(&mut logged, true) {
                         info!("{text}; until then `{name}` is read every {LOOK_INTERVAL:?}");
                     }
                 }
                 // What the cluster does not know does not change, either.
-                End::Unknown | End::Unheard => return drop(trouble.send_replace(None)),
+                End::Unknown | End::Unheard => return drop(outages.send_replace(None)),
             }
             for _ in 0..LOOKS {
                 tokio::time::sleep(LOOK_INTERVAL).await;
@@ -176,7 +176,7 @@ impl Templates {
     fn is_watched(&self) -> bool {
         let closed =
             matches!(&self.shared.source, Source::Objects { closed } if closed.load(Ordering::Relaxed));
-        closed || self.shared.unwatched.iter().all(|trouble| trouble.borrow().is_none())
+        closed || self.shared.unwatched.iter().all(|outage| outage.borrow().is_none())
     }
 
     /// Reads the template now. What is wrong with it is said once, and leaves the last good one in force.
@@ -249,9 +249,9 @@ fn optional<T>(found: Result<Option<T>, cluster::Error>) -> Result<Option<T>, cl
 
 fn unreadable(resource: &str, name: &str, error: &cluster::Error) -> ReadError {
     let text = causes(error);
-    let advice = match diagnosis::is_rbac(&text) {
-        true => format!("; grant the verb `get` on `{resource}` to the runner's service account"),
-        false => String::new(),
+    let advice = match error.code() {
+        Some(403) => format!("; grant the verb `get` on `{resource}` to the runner's service account"),
+        _ => String::new(),
     };
     ReadError::Unreadable(format!("could not read the template `{name}`: {text}{advice}"))
 }

@@ -13,8 +13,6 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use crate::diagnosis;
-
 /// How long the API server keeps one watch open. A connection that died unnoticed is noticed by this.
 const WATCH_SECONDS: u32 = 60;
 
@@ -57,14 +55,22 @@ pub(crate) enum End {
     Unknown,
 }
 
-/// Why there is no news, if there is none.
-pub(crate) type Trouble = watch::Sender<Option<String>>;
+/// Why a watch is down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    pub(crate) text: String,
+    /// The service account of this program lacks the permission.
+    pub(crate) forbidden: bool,
+}
+
+/// Why a watch is down, if it is.
+pub(crate) type Outages = watch::Sender<Option<Outage>>;
 
 /// Tells all news of a kind, for as long as somebody listens. `tell` says whether somebody does.
 pub(crate) async fn follow<K>(
     api: Api<K>,
     subject: Subject<'_>,
-    trouble: &Trouble,
+    outages: &Outages,
     tell: impl Fn(News<K>) -> bool,
 ) -> End
 where
@@ -106,7 +112,8 @@ where
                             false => warn!("{text}"),
                             true => debug!("{text}"),
                         }
-                        trouble.send_replace(Some(text));
+                        let forbidden = is_forbidden(&error);
+                        outages.send_replace(Some(Outage { text, forbidden }));
                     }
                 }
                 tokio::time::sleep(pause).await;
@@ -114,7 +121,7 @@ where
                 continue;
             }
         };
-        trouble.send_replace(None);
+        outages.send_replace(None);
         if std::mem::take(&mut silent) {
             info!("News of {} arrives again", subject.resource);
         }
@@ -125,7 +132,7 @@ where
     }
 }
 
-/// An object without the note of who wrote which field, which is most of it.
+/// An object without `managedFields`, which is most of it.
 fn without_managed_fields<K: Resource>(mut object: K) -> K {
     object.meta_mut().managed_fields = None;
     object
@@ -140,6 +147,11 @@ fn answer(error: &watcher::Error) -> Option<&Status> {
         | watcher::Error::WatchError(status) => Some(status),
         _ => None,
     }
+}
+
+/// Reads are refused by the authorizer alone.
+fn is_forbidden(error: &watcher::Error) -> bool {
+    answer(error).is_some_and(|status| status.code == 403)
 }
 
 // === impl Subject ===
@@ -165,13 +177,10 @@ impl<'a> Subject<'a> {
     fn without_news(&self, error: &watcher::Error) -> String {
         let resource = self.resource;
         let text = answer(error).map_or_else(|| causes(error), |status| status.message.clone());
-        let advice = match diagnosis::is_rbac(&text) {
-            true => {
-                format!(
-                    "; grant the verbs `list` and `watch` on `{resource}` to the runner's service account"
-                )
-            }
-            false => String::new(),
+        let advice = if is_forbidden(error) {
+            format!("; grant the verbs `list` and `watch` on `{resource}` to the runner's service account")
+        } else {
+            String::new()
         };
         format!("no news of {resource}: {text}{advice}")
     }

@@ -42,8 +42,8 @@ pub(crate) enum Event {
     Limits { defaults: Limits, functions: HashMap<Image, Limits> },
     /// The time that [`State::next_wake`](super::state::State::next_wake) named has come.
     Tick,
-    /// Time to look for what nobody uses.
-    Scan,
+    /// Time to look for instances of a function that are no longer used.
+    Scan { image: Image },
 }
 
 /// What is known of an instance that was found.

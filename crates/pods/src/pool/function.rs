@@ -52,9 +52,9 @@ pub(super) struct Instance {
     /// A call of this pool ran in it.
     used: bool,
     /// Until when somebody else wants it.
-    pub(super) held_until: Option<Instant>,
+    pub(super) wanted_by_others_until: Option<Instant>,
     /// Until when the others believe that it is wanted.
-    pub(super) told_until: Option<Instant>,
+    pub(super) announced_until: Option<Instant>,
 }
 
 /// Where an instance is in its life.
@@ -257,8 +257,8 @@ impl Instance {
             ours: true,
             outdated: false,
             used: false,
-            held_until: None,
-            told_until: None,
+            wanted_by_others_until: None,
+            announced_until: None,
         }
     }
 
@@ -341,10 +341,10 @@ impl Instance {
         }
         let until = if self.running > 0 { now + ttl } else { self.idle_since + ttl };
         let step = (ttl / 10).max(HOLD_STEP).min(ttl / 2);
-        if self.told_until.is_some_and(|told| until < told + step) {
+        if self.announced_until.is_some_and(|told| until < told + step) {
             return None;
         }
-        self.told_until = Some(until);
+        self.announced_until = Some(until);
         Some(Effect::Hold { instance: self.id, until })
     }
 
@@ -352,7 +352,7 @@ impl Instance {
     fn wanted_until(&self, ttl: Duration, margin: Duration) -> Option<Instant> {
         // What leaves is kept for others alone.
         let own = ((self.ours || self.used) && !self.is_leaving()).then(|| self.idle_since + ttl);
-        let until = own.max(self.held_until)?;
+        let until = own.max(self.wanted_by_others_until)?;
         Some(if self.ours { until } else { until + margin })
     }
 }

@@ -8,10 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tonic::Code;
-
 use super::state::{CallId, Effect, Event, Found, InstanceId, Settings, Sight, State};
-use super::{Failure, FailureKind, Image, Limits, Retry};
+use super::{Cause, Failure, FailureKind, Image, Limits, Retry};
 
 /// A small generator: the same seed gives the same story.
 struct Dice(u64);
@@ -173,7 +171,7 @@ impl World {
         let Some(pod) = self.pods.get_mut(&instance) else { return };
         (pod.starting, pod.checking) = (false, false);
         let failure =
-            |kind| Arc::new(Failure { kind, text: "the world is unkind".to_owned(), code: Code::Unknown });
+            |kind| Arc::new(Failure { kind, cause: Cause::Failed, text: "the world is unkind".to_owned() });
         self.tell(Event::Started { instance, outcome: outcome.map_err(failure) });
     }
 
@@ -269,7 +267,15 @@ impl World {
                     self.tell(Event::Held { instance, until });
                 }
             }
-            _ => self.tell(Event::Scan),
+            _ => self.scan(),
+        }
+    }
+
+    fn scan(&mut self) {
+        let mut images = self.state.images();
+        images.sort_unstable();
+        for image in images {
+            self.tell(Event::Scan { image });
         }
     }
 
@@ -315,7 +321,7 @@ impl World {
                 self.finish_start(instance, Ok(()));
             }
             self.now += Duration::from_secs(1000);
-            self.tell(Event::Scan);
+            self.scan();
         }
         assert!(self.pods.is_empty(), "pods were left behind: {:?}", self.pods);
         assert_eq!(self.state.counts(), (0, 0));

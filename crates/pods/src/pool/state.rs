@@ -1,7 +1,7 @@
-//! What the pool decides: which instances run, who waits for them, when they retire.
+//! What the pool decides: which instances run, which calls wait for them, when they retire.
 //!
-//! [`State`] does nothing itself. It is told what happened and when, and says what is to be done. Nothing
-//! here knows Kubernetes: what a cluster knows of an instance arrives as a [`Sight`].
+//! [`State`] does nothing itself: an event and its time go in, effects come out. Nothing here knows Kubernetes: what a
+//! cluster shows of an instance arrives as a [`Sight`].
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 pub(crate) use super::event::{CallId, Effect, Event, Found, InstanceId, Reason, Refusal, Sight};
 use super::function::{Function, Instance, Stage};
+use super::views::{FunctionState, SeenInstance, Views};
 use super::warm_up::WarmUp;
 use super::{Failure, Image, Limits, Retry};
-use crate::observe::{FunctionView, InstanceView, Snapshot};
 
 /// What all functions share.
 #[derive(Clone, Debug)]
@@ -38,15 +38,6 @@ pub(crate) struct State {
     wakes: BinaryHeap<Reverse<(Instant, Image)>>,
     warm_up: WarmUp,
     instances: u64,
-}
-
-/// What is seen of the pool, before the names of pods are known.
-#[derive(Debug, Default)]
-pub(crate) struct Views {
-    /// Each with the number of its instances, which follow each other in the same order.
-    functions: Vec<(usize, FunctionView)>,
-    pub(crate) instances: Vec<(InstanceId, InstanceView)>,
-    to_warm: usize,
 }
 
 /// Where a call is.
@@ -82,29 +73,36 @@ impl State {
 
     /// The instance takes no more calls.
     pub(crate) fn is_leaving(&self, instance: InstanceId) -> bool {
-        let function = self.homes.get(&instance).and_then(|image| self.functions.get(image));
-        let found = function.and_then(|function| function.instances.iter().find(|one| one.id == instance));
-        found.is_none_or(Instance::is_leaving)
+        self.instance(instance).is_none_or(Instance::is_leaving)
+    }
+
+    /// This pool removes the instance.
+    pub(crate) fn is_ours(&self, instance: InstanceId) -> bool {
+        self.instance(instance).is_some_and(|instance| instance.ours)
+    }
+
+    fn instance(&self, id: InstanceId) -> Option<&Instance> {
+        let function = self.homes.get(&id).and_then(|image| self.functions.get(image))?;
+        function.instances.iter().find(|instance| instance.id == id)
+    }
+
+    /// The functions that have instances, calls or recent failures.
+    pub(crate) fn images(&self) -> Vec<Image> {
+        self.functions.keys().cloned().collect()
     }
 
     /// The pool as others may see it.
-    pub(crate) fn snapshot(&self, now: Instant) -> Views {
-        let mut views = Views { to_warm: self.warm_up.waiting(), ..Views::default() };
-        for (image, function) in &self.functions {
-            for instance in &function.instances {
-                views.instances.push((instance.id, instance.view(now)));
+    pub(crate) fn views(&self, now: Instant) -> Views {
+        let functions = self.functions.iter().map(|(image, function)| {
+            let seen = |instance: &Instance| SeenInstance::new(instance.id, instance.view(now));
+            FunctionState {
+                image: image.clone(),
+                waiting: function.queue.len(),
+                failure: function.last_failure(),
+                instances: function.instances.iter().map(seen).collect(),
             }
-            views.functions.push((
-                function.instances.len(),
-                FunctionView {
-                    image: image.to_string(),
-                    waiting: function.queue.len(),
-                    instances: Vec::new(),
-                    failure: function.last_failure().map(|failure| failure.text.clone()),
-                },
-            ));
-        }
-        views
+        });
+        Views { functions: functions.collect(), to_warm: self.warm_up.waiting() }
     }
 
     /// When the pool wants a [`Event::Tick`].
@@ -173,8 +171,8 @@ impl State {
             }
             Event::Held { instance, until } => {
                 self.on_instance(instance, now, &mut effects, |instance, _| {
-                    instance.held_until = Some(until);
-                    instance.told_until = instance.told_until.max(Some(until));
+                    instance.wanted_by_others_until = Some(until);
+                    instance.announced_until = instance.announced_until.max(Some(until));
                 });
             }
             Event::Outdated { instance, outdated } => {
@@ -188,7 +186,7 @@ impl State {
                 }
             }
             Event::Tick => self.tick(now, &mut effects),
-            Event::Scan => self.scan(now, &mut effects),
+            Event::Scan { image } => self.scan(&image, now, &mut effects),
         }
         effects
     }
@@ -272,7 +270,7 @@ impl State {
                 instance.stage = Stage::Ready;
                 instance.idle_since = now;
                 if instance.ours {
-                    instance.told_until = Some(now + ttl);
+                    instance.announced_until = Some(now + ttl);
                 }
                 function.recovered();
             }
@@ -302,8 +300,8 @@ impl State {
         let mut instance = Instance::new(id, now);
         instance.ours = false;
         instance.outdated = found.outdated;
-        instance.held_until = Some(found.held_until);
-        instance.told_until = Some(found.held_until);
+        instance.wanted_by_others_until = Some(found.held_until);
+        instance.announced_until = Some(found.held_until);
         self.homes.insert(id, image.clone());
         self.functions.entry(image.clone()).or_default().instances.push(instance);
         effects.push(Effect::Check { instance: id });
@@ -420,32 +418,13 @@ impl State {
         }
     }
 
-    fn scan(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        let images: Vec<_> = self.functions.keys().cloned().collect();
-        for image in images {
-            let limits = self.limits(&image);
-            let Some(function) = self.functions.get_mut(&image) else { continue };
-            for instance in &mut function.instances {
-                effects.extend(instance.hold(now, limits.ttl));
-            }
-            function.expire(&limits, self.settings.margin, now);
-            self.settle(&image, now, effects);
+    fn scan(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) {
+        let limits = self.limits(image);
+        let Some(function) = self.functions.get_mut(image) else { return };
+        for instance in &mut function.instances {
+            effects.extend(instance.hold(now, limits.ttl));
         }
-    }
-}
-
-// === impl Views ===
-
-impl Views {
-    /// Functions with their instances, in the order of their names.
-    pub(crate) fn finish(self) -> Snapshot {
-        let mut instances = self.instances.into_iter().map(|(_, view)| view);
-        let whole = |(count, function): (usize, FunctionView)| {
-            let instances = instances.by_ref().take(count).collect();
-            FunctionView { instances, ..function }
-        };
-        let mut functions: Vec<_> = self.functions.into_iter().map(whole).collect();
-        functions.sort_by(|one, other| one.image.cmp(&other.image));
-        Snapshot { functions, to_warm: self.to_warm, trouble: None }
+        function.expire(&limits, self.settings.margin, now);
+        self.settle(image, now, effects);
     }
 }

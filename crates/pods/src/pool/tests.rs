@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use tonic::Code;
-
 use super::state::{CallId, Effect, Event, Found, InstanceId, Reason, Refusal, Settings, Sight, State};
-use super::{Failure, FailureKind, Image, Limits, Retry};
+use super::{Cause, Failure, FailureKind, Image, Limits, Retry};
 
 const ANN: CallId = CallId(1);
 const BOB: CallId = CallId(2);
@@ -49,12 +47,16 @@ fn asked(call: CallId) -> Event {
     Event::Asked { call, image: image() }
 }
 
+fn scan() -> Event {
+    Event::Scan { image: image() }
+}
+
 fn ready(instance: InstanceId) -> Event {
     Event::Started { instance, outcome: Ok(()) }
 }
 
 fn failure(kind: FailureKind, text: &str) -> Arc<Failure> {
-    Arc::new(Failure { kind, text: text.to_owned(), code: Code::Unknown })
+    Arc::new(Failure { kind, cause: Cause::Failed, text: text.to_owned() })
 }
 
 fn failed(instance: InstanceId, kind: FailureKind, text: &str) -> Event {
@@ -165,8 +167,8 @@ fn a_caller_that_gives_up_does_not_keep_the_instance_alive() {
     let instance = started(&state.on(asked(ANN), at(0)))[0];
     state.on(Event::Ended { call: ANN }, at(1));
     state.on(ready(instance), at(5));
-    assert_eq!(state.on(Event::Scan, at(64)), []);
-    assert_eq!(state.on(Event::Scan, at(65)), [Effect::Delete { instance, why: Reason::Expired }]);
+    assert_eq!(state.on(scan(), at(64)), []);
+    assert_eq!(state.on(scan(), at(65)), [Effect::Delete { instance, why: Reason::Expired }]);
     assert_eq!(state.counts(), (0, 0));
 }
 
@@ -175,11 +177,11 @@ fn use_renews_the_time_to_live_and_a_long_call_is_never_cut() {
     let (mut state, instances) = with_ready(limits(), 1);
     let instance = instances[0];
     state.on(asked(ANN), at(50));
-    let effects = state.on(Event::Scan, at(500));
+    let effects = state.on(scan(), at(500));
     assert_eq!(effects, [Effect::Hold { instance, until: at(560) }], "the others learn of it");
     state.on(Event::Ended { call: ANN }, at(510));
-    assert_eq!(state.on(Event::Scan, at(569)), []);
-    assert_eq!(state.on(Event::Scan, at(570)), [Effect::Delete { instance, why: Reason::Expired }]);
+    assert_eq!(state.on(scan(), at(569)), []);
+    assert_eq!(state.on(scan(), at(570)), [Effect::Delete { instance, why: Reason::Expired }]);
 }
 
 #[test]
@@ -325,9 +327,9 @@ fn an_instance_of_another_replica_counts_and_serves_and_is_not_removed() {
     assert_eq!(answered(&state.on(ready(theirs), at(2))), [(ANN, theirs)]);
     let effects = state.on(Event::Ended { call: ANN }, at(40));
     assert_eq!(effects, [Effect::Hold { instance: theirs, until: at(100) }], "its owner learns of the use");
-    assert_eq!(state.on(Event::Scan, at(110)), [], "its owner has the first say");
+    assert_eq!(state.on(scan(), at(110)), [], "its owner has the first say");
     assert_eq!(
-        state.on(Event::Scan, at(220)),
+        state.on(scan(), at(220)),
         [Effect::Delete { instance: theirs, why: Reason::Expired }],
         "and if it says nothing for long enough, it is gone"
     );
@@ -338,8 +340,8 @@ fn an_instance_that_others_use_is_kept() {
     let (mut state, instances) = with_ready(limits(), 1);
     let instance = instances[0];
     state.on(Event::Held { instance, until: at(100) }, at(50));
-    assert_eq!(state.on(Event::Scan, at(99)), []);
-    assert_eq!(state.on(Event::Scan, at(100)), [Effect::Delete { instance, why: Reason::Expired }]);
+    assert_eq!(state.on(scan(), at(99)), []);
+    assert_eq!(state.on(scan(), at(100)), [Effect::Delete { instance, why: Reason::Expired }]);
 }
 
 #[test]
@@ -382,8 +384,8 @@ fn a_minimum_survives_the_time_to_live() {
     let deletions = |effects: Vec<Effect>| {
         effects.iter().filter(|effect| matches!(effect, Effect::Delete { .. })).count()
     };
-    assert_eq!(deletions(state.on(Event::Scan, at(1000))), 1);
-    assert_eq!(deletions(state.on(Event::Scan, at(5000))), 0);
+    assert_eq!(deletions(state.on(scan(), at(1000))), 1);
+    assert_eq!(deletions(state.on(scan(), at(5000))), 0);
 }
 
 #[test]
