@@ -40,7 +40,7 @@ struct Entry<'a> {
 // === impl CacheConfig ===
 
 impl CacheConfig {
-    /// Reads the file. Only what is no YAML at all is an error.
+    /// Reads the file. Only text that is not YAML, or neither a list nor a mapping, is an error.
     pub(crate) fn parse(file: &str, text: &[u8]) -> Result<Self, String> {
         let document = loggia_yaml::parse_first_with(text, ParseOptions::default()).map_err(|error| {
             match error.line() {
@@ -121,7 +121,7 @@ impl Entry<'_> {
         Some(FunctionSettings { name: name.to_owned(), ttl, ..Default::default() })
     }
 
-    /// What is no duration, or none above zero, is as the flag has it.
+    /// The flag counts for what is not a duration above zero.
     fn duration(&mut self, key: &str, node: &Node) -> Option<Duration> {
         if node.is_null() {
             return None;
@@ -139,7 +139,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Zero and below are as the flag has it.
+    /// The flag counts for zero and below.
     fn number(&mut self, key: &str, node: &Node, usable: &mut bool) -> Option<usize> {
         match node.as_i64() {
             Some(number) => usize::try_from(number).ok().filter(|number| *number > 0),

@@ -1,4 +1,4 @@
-//! Why a pod does not come up, in words for the caller who waits for it.
+//! Why a pod does not come up, in words for the caller that waits for it.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use kube::core::Status;
@@ -8,10 +8,10 @@ use crate::cluster;
 use crate::names::CONTAINER;
 use crate::pool::FailureKind;
 
-/// What is wrong with a pod, as far as its status tells.
+/// What is wrong with a pod, as far as its status shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Diagnosis {
-    /// Which part of the pod, what Kubernetes calls it, and what it says of it.
+    /// Which part of the pod, the reason that Kubernetes gives, and its message.
     pub(crate) text: String,
     pub(crate) kind: FailureKind,
     pub(crate) reason: Reason,

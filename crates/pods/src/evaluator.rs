@@ -29,13 +29,13 @@ use crate::templates::{ReadError, Templates};
 use crate::watch::{End, News, Outages, Subject, follow};
 use crate::{Observer, Settings, Snapshot};
 
-/// How long the start waits for the template, so that a wrong one is told at once.
+/// How long the start waits for the template, so that a wrong one is a startup error.
 const TEMPLATE_TIME: Duration = Duration::from_millis(500);
 
 /// How many functions are warmed up at once.
 const WARM_AT_ONCE: usize = 4;
 
-/// How often a call that has not begun is tried on another instance.
+/// How often a call that no server took is tried on another instance.
 const MOST_TRIES: u32 = 8;
 
 /// Runs functions in pods. Clones share the pool.
@@ -46,7 +46,7 @@ pub struct PodEvaluator {
     warm: watch::Receiver<bool>,
 }
 
-/// Why there is no pod evaluator.
+/// Why the pod evaluator does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("failed to generate a base pod template")]
@@ -58,8 +58,7 @@ pub enum StartError {
 // === impl PodEvaluator ===
 
 impl PodEvaluator {
-    /// Starts the pool. What the cluster has is adopted, and what is to be warm is warmed, after this
-    /// returns.
+    /// Starts the pool. Existing pods are adopted, and listed functions are warmed up, after this returns.
     pub async fn start(
         client: kube::Client,
         images: Images,
@@ -99,7 +98,7 @@ impl PodEvaluator {
             patience: settings.ready_timeout,
             warm_at_once: WARM_AT_ONCE,
             margin: settings.scan_interval.unwrap_or_default().max(Duration::from_secs(5)) * 2,
-            retry: pool::Retry::default(),
+            backoff: pool::Backoff::default(),
         };
         let (pool, ended) = Pool::start(starter, pool_settings, templates.watch(), garbage);
         tokio::spawn(remove_all(cluster.clone(), removals));
@@ -139,14 +138,14 @@ impl PodEvaluator {
         Ok(Self { warm: pool.warm(), pool, image_prefix: None })
     }
 
-    /// Puts this before the names of images that have no slash.
+    /// Puts this prefix before the names of images without a slash.
     #[must_use]
     pub fn with_image_prefix(mut self, prefix: Option<String>) -> Self {
         self.image_prefix = prefix.map(Into::into);
         self
     }
 
-    /// Returns once the functions that are to be warm are, as far as they can be.
+    /// Returns once the warm-up is over: each listed function has an instance, or could not get one.
     pub fn warmed_up(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut warm = self.warm.clone();
         async move {

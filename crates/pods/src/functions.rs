@@ -14,10 +14,10 @@ use crate::blueprint::Resources;
 use crate::cache_config::CacheConfig;
 use crate::pool::{Image, Limits};
 
-/// How often the file is looked at.
+/// How often the file is checked for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is said of functions.
+/// The settings of single functions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Functions {
     pub(crate) limits: HashMap<Image, Limits>,
@@ -29,7 +29,7 @@ pub(crate) struct Functions {
 // === impl Functions ===
 
 impl Functions {
-    /// Reads the file. What cannot be used is warned of; a file that is not there says nothing.
+    /// Reads the file. An entry that cannot be used is logged; without a file there are no entries.
     pub(crate) fn read(settings: &Settings) -> Self {
         let Some(file) = &settings.cache_config else { return Self::default() };
         let shown = file.display().to_string();
@@ -78,7 +78,7 @@ impl Functions {
         functions
     }
 
-    /// Tells of changes of the file, for as long as the future is polled.
+    /// Sends the settings whenever the file changes, for as long as the future is polled.
     pub(crate) async fn follow_changes(settings: Arc<Settings>, tell: watch::Sender<Arc<Self>>) {
         let Some(file) = settings.cache_config.clone() else { return };
         let mut known = stamp(&file);
@@ -99,7 +99,7 @@ impl Functions {
     }
 }
 
-/// The limits of a function of which nothing is said.
+/// The limits of a function without an entry in the file.
 pub(crate) fn default_limits(settings: &Settings) -> Limits {
     Limits {
         max_waitlist_length: settings.max_waitlist_length,
@@ -116,7 +116,7 @@ fn image_of(name: &str, prefix: Option<&str>) -> Option<Image> {
     Image::parse(&prefix.map_or(name.into(), |prefix| with_default_prefix(prefix, name))).ok()
 }
 
-/// What changes when a file does, also by way of a link, as Kubernetes mounts them.
+/// What changes when a file does. Kubernetes swaps a symbolic link, so the real path counts, too.
 fn stamp(file: &Path) -> Option<(std::time::SystemTime, u64, std::path::PathBuf)> {
     let real = std::fs::canonicalize(file).ok()?;
     let metadata = std::fs::metadata(&real).ok()?;

@@ -1,4 +1,4 @@
-//! How instances are called.
+//! The names of instances and their objects.
 //!
 //! An instance's ID is `NAME-TAG-N-HASH8`, as Porch names it wherever that gives a name that Kubernetes
 //! takes. The Service and the pod's label are the ID; the pod adds five random characters.
@@ -14,7 +14,7 @@ use ring::digest;
 pub(crate) const IMAGE_LABEL: &str = "fn.kpt.dev/image";
 /// The annotation that names the template of a pod: `inline-v1`, or the resourceVersion of an object.
 pub(crate) const TEMPLATE_VERSION: &str = "fn.kpt.dev/template-version";
-/// The annotation that says, in seconds since 1970, when a pod that nobody uses may be removed.
+/// The annotation with the time from which an unused pod may be removed, in seconds since 1970.
 pub(crate) const RECLAIM_AFTER: &str = "fn.kpt.dev/reclaim-after";
 /// The function that an instance runs, in full.
 pub(crate) const IMAGE: &str = "loggia.dev/image";

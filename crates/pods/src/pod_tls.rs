@@ -98,7 +98,7 @@ fn refused(alert: AlertDescription, tls: &PodTls) -> String {
     }
 }
 
-/// What to add where a pod waits for something before its first container.
+/// The hint for a pod that waits before its first container: the kubelet may be missing the Secret.
 pub(crate) fn no_secret(secret: &str, namespace: &str) -> String {
     format!(
         "; it mounts the Secret `{secret}` (--pod-tls-secret): check that the namespace `{namespace}` has it"

@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 use self::freshness::Freshness;
 use self::inner::{Answer, Inner};
 use self::state::{CallId, Event, InstanceId, Refusal, Settings};
-pub(crate) use self::types::{Cause, Failure, FailureKind, Image, Limits, Retry};
+pub(crate) use self::types::{Backoff, Cause, Failure, FailureKind, Image, Limits};
 use crate::Snapshot;
 use crate::clock::unix_now;
 use crate::roster::Garbage;

@@ -1,4 +1,4 @@
-//! Deleting what is not wanted, a little at a time.
+//! Deleting objects, a few at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ const AT_ONCE: usize = 4;
 /// The time between the beginnings of two deletions.
 const PACE: Duration = Duration::from_millis(25);
 
-/// How often a deletion is tried. What is left then is found by a later look at the namespace.
+/// How often a deletion is tried. What is left then is found by a later scan.
 const TRIES: u32 = 6;
 
-/// Deletes what it is sent, until nobody sends any more.
+/// Deletes what arrives, until the channel closes.
 pub(crate) async fn remove_all(cluster: Cluster, mut garbage: mpsc::UnboundedReceiver<Garbage>) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let refused = Arc::new(AtomicBool::new(false));
@@ -35,7 +35,7 @@ pub(crate) async fn remove_all(cluster: Cluster, mut garbage: mpsc::UnboundedRec
     }
 }
 
-/// What is refused is said once, until something is not.
+/// Deletes one object, with retries. A refusal is logged once, until a deletion succeeds.
 async fn remove(cluster: &Cluster, thing: &Garbage, refused: &AtomicBool) {
     let mut pause = Duration::from_millis(500);
     for attempt in 1..=TRIES {
@@ -49,13 +49,23 @@ async fn remove(cluster: &Cluster, thing: &Garbage, refused: &AtomicBool) {
                 cluster.delete_service(name, uid.as_deref()).await.map_err(|error| ("services", error))
             }
         };
-        let Err((resource, error)) = result else { return refused.store(false, Ordering::Relaxed) };
+        let Err((resource, error)) = result else {
+            refused.store(false, Ordering::Relaxed);
+            return;
+        };
         let text = cluster.diagnose("delete", resource, &error).text;
-        match error.code() {
-            Some(401 | 403) if refused.swap(true, Ordering::Relaxed) => return debug!("{text}"),
-            Some(401 | 403) => return warn!("{text}; until then pods that nobody uses stay"),
-            _ if attempt == TRIES => return warn!("{text}"),
-            _ => {}
+        if matches!(error.code(), Some(401 | 403)) {
+            let logged = refused.swap(true, Ordering::Relaxed);
+            if logged {
+                debug!("{text}");
+            } else {
+                warn!("{text}; until then pods that nobody uses stay");
+            }
+            return;
+        }
+        if attempt == TRIES {
+            warn!("{text}");
+            return;
         }
         sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
@@ -114,6 +124,6 @@ mod tests {
         let refused = AtomicBool::new(false);
         remove(&api.cluster(), &pod("p"), &refused).await;
         assert_eq!(api.requests().len(), 1);
-        assert!(refused.load(Ordering::Relaxed), "it was said");
+        assert!(refused.load(Ordering::Relaxed), "it was logged");
     }
 }

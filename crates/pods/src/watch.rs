@@ -1,4 +1,4 @@
-//! What the cluster has, told as it changes.
+//! Watching the objects of the cluster.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -13,13 +13,13 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-/// How long the API server keeps one watch open. A connection that died unnoticed is noticed by this.
+/// How long the API server keeps one watch open, so that a dead connection is noticed.
 const WATCH_SECONDS: u32 = 60;
 
-/// The longest pause after a failure: whoever waits for a pod waits for news of it, too.
+/// The longest pause after a failure. A start waits for news of its pod, so it is short.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How many objects are listed at a time, so that a full namespace does not take up many times its size.
+/// How many objects are listed at a time, so that the answer for a full namespace is never in memory as a whole.
 const PAGE: u32 = 100;
 
 /// News of one kind of object.
@@ -31,25 +31,25 @@ pub(crate) enum News<K> {
     Gone(K),
 }
 
-/// Which objects somebody wants to hear of.
+/// Which objects are watched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
-    /// Their kind, as roles name it.
+    /// Their kind, as RBAC names it.
     pub(crate) resource: &'static str,
     /// Only those that have this label.
     pub(crate) label: Option<&'a str>,
     /// Only the one of this name.
     pub(crate) name: Option<&'a str>,
-    /// Without news of them nothing works. Of others one may have to do without.
+    /// Without them nothing works, so a refusal is retried.
     pub(crate) needed: bool,
 }
 
-/// Why there is no more news.
+/// Why a watch ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Nobody listens.
+    /// The listener is gone.
     Unheard,
-    /// This program may not ask, and what it asked for is not needed. Says who refused it, and what to grant.
+    /// The permission is missing, and the objects are optional. The text names what to grant.
     Refused(String),
     /// The cluster has no such kind.
     Unknown,
@@ -66,7 +66,7 @@ pub(crate) struct Outage {
 /// Why a watch is down, if it is.
 pub(crate) type Outages = watch::Sender<Option<Outage>>;
 
-/// Tells all news of a kind, for as long as somebody listens. `tell` says whether somebody does.
+/// Reports all changes of objects of a kind to `tell`, until that returns false: its listener is gone.
 pub(crate) async fn follow<K>(
     api: Api<K>,
     subject: Subject<'_>,
@@ -108,9 +108,10 @@ where
                     _ => {
                         let text = subject.without_news(&error);
                         // One line for the operator when it begins; the rest is detail.
-                        match std::mem::replace(&mut silent, true) {
-                            false => warn!("{text}"),
-                            true => debug!("{text}"),
+                        if std::mem::replace(&mut silent, true) {
+                            debug!("{text}");
+                        } else {
+                            warn!("{text}");
                         }
                         let forbidden = is_forbidden(&error);
                         outages.send_replace(Some(Outage { text, forbidden }));

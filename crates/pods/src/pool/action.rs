@@ -1,4 +1,4 @@
-//! What the pool has done: the actions that were decided under its lock, carried out after it.
+//! The actions that were decided under the pool's lock, and carrying them out after it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use k8s_openapi::api::core::v1::Pod;
+use loggia_evaluator::Client;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -86,7 +87,7 @@ pub(super) enum Report {
     },
 }
 
-/// What a panic said.
+/// Work ended by a panic with this message.
 #[derive(Debug)]
 pub(super) struct Panicked(pub(super) String);
 
@@ -94,7 +95,9 @@ impl Pool {
     pub(super) fn carry_out(&self, action: Action) {
         match action {
             // A caller that is gone has ended its call by its guard.
-            Action::Answer(waiter, answer) => drop(waiter.send(answer)),
+            Action::Answer(waiter, answer) => {
+                let _ = waiter.send(answer);
+            }
             Action::Start { instance, image, most, latest } => {
                 info!("Scaling up for image {image}. No idle pods available. Starting a new pod.");
                 let starter = self.0.starter.clone();
@@ -120,19 +123,17 @@ impl Pool {
                 warn!("pod {pod} is not ready and does not answer: its calls are made elsewhere");
                 lost.send_replace(true);
             }
-            Action::Remove(garbage) => drop(self.0.garbage.send(garbage)),
+            Action::Remove(garbage) => self.remove(garbage),
             Action::Hold { pod, reclaim_after } => self.hold(pod, reclaim_after),
             Action::CompareImage { image, digest } => self.compare_image(image, digest),
-            Action::PublishWarm => drop(self.0.warm.send_replace(true)),
+            Action::PublishWarm => {
+                self.0.warm.send_replace(true);
+            }
             Action::Report(report) => self.report(report),
         }
     }
 
-    fn started(
-        &self,
-        instance: InstanceId,
-        outcome: Result<Result<loggia_evaluator::Client, Failure>, Panicked>,
-    ) {
+    fn started(&self, instance: InstanceId, outcome: Result<Result<Client, Failure>, Panicked>) {
         let outcome = outcome.unwrap_or_else(|Panicked(text)| {
             Err(Failure::lasting(Cause::Defect, format!("the start ended by a defect: {text}")))
         });
@@ -157,6 +158,11 @@ impl Pool {
                 report(&pool, outcome);
             }
         });
+    }
+
+    /// The remover ends only with the pool.
+    pub(super) fn remove(&self, garbage: Garbage) {
+        let _ = self.0.garbage.send(garbage);
     }
 
     /// Writes on a pod until when it is wanted, for the other replicas.

@@ -1,6 +1,7 @@
 //! What reaches the pool from outside: the cluster's watches, the clock, the settings, the starts under way.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 
@@ -8,7 +9,7 @@ use super::inner::Inner;
 use super::state::{Event, InstanceId};
 use super::{Image, Pool};
 use crate::clock::Now;
-use crate::roster::{Garbage, Meaning, Sighting};
+use crate::roster::Sighting;
 use crate::watch::News;
 
 impl Pool {
@@ -77,7 +78,7 @@ impl Pool {
 
     pub(crate) fn endpoints_changed(&self, news: News<Endpoints>) {
         self.update(|inner| {
-            let meaning: Meaning = inner.roster.endpoints(news);
+            let meaning = inner.roster.endpoints(news);
             inner.take(meaning, false);
         });
     }
@@ -119,10 +120,8 @@ impl Pool {
             self.update(|inner| inner.on(Event::Scan { image }));
         }
         self.judge_all();
-        let garbage: Vec<Garbage> = self.lock().roster.sweep(std::time::Instant::now());
-        for thing in garbage {
-            let _ = self.0.garbage.send(thing);
-        }
+        let garbage = self.lock().roster.sweep(Instant::now());
+        garbage.into_iter().for_each(|garbage| self.remove(garbage));
         self.compare_images();
     }
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::state::{Refusal, Settings as PoolSettings};
 use super::ticker::SYNC_TIME;
-use super::{FailureKind, Image, Permit, Pool, Retry};
+use super::{Backoff, FailureKind, Image, Permit, Pool};
 use crate::clock::unix_now;
 use crate::fake::{ApiServer, PodServer, settings};
 use crate::functions::Functions;
@@ -71,7 +71,7 @@ impl World {
             patience: Duration::from_secs(1),
             warm_at_once: 4,
             margin: Duration::ZERO,
-            retry: Retry::default(),
+            backoff: Backoff::default(),
         };
         let (pool, _ticker) = Pool::start(starter.clone(), pool_settings, template.subscribe(), garbage);
         Self { warm: pool.warm(), pool, starter, api, garbage: removals, template, _functions: functions }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::state::{CallId, Effect, Event, Found, InstanceId, Settings, Sight, State};
-use super::{Cause, Failure, FailureKind, Image, Limits, Retry};
+use super::{Backoff, Cause, Failure, FailureKind, Image, Limits};
 
 /// A small generator: the same seed gives the same story.
 struct Dice(u64);
@@ -61,7 +61,7 @@ impl World {
             patience: Duration::from_secs(60),
             warm_at_once: 4,
             margin: Duration::from_secs(120),
-            retry: Retry::default(),
+            backoff: Backoff::default(),
         };
         Self {
             state: State::new(settings, limits.clone(), HashMap::new()),

@@ -12,7 +12,7 @@ pub(crate) use super::event::{CallId, Effect, Event, Found, InstanceId, Reason, 
 use super::function::{Function, Instance, Stage};
 use super::views::{FunctionState, SeenInstance, Views};
 use super::warm_up::WarmUp;
-use super::{Failure, Image, Limits, Retry};
+use super::{Backoff, Failure, Image, Limits};
 
 /// What all functions share.
 #[derive(Clone, Debug)]
@@ -21,9 +21,9 @@ pub(crate) struct Settings {
     pub(crate) patience: Duration,
     /// How many instances are warmed up at once.
     pub(crate) warm_at_once: usize,
-    /// How long after its time an instance of somebody else is removed.
+    /// How long after its time an instance of another replica is removed, if its owner has not done so.
     pub(crate) margin: Duration,
-    pub(crate) retry: Retry,
+    pub(crate) backoff: Backoff,
 }
 
 /// The pool.
@@ -40,7 +40,7 @@ pub(crate) struct State {
     instances: u64,
 }
 
-/// Where a call is.
+/// What a call does.
 #[derive(Clone, Debug)]
 enum CallState {
     Waiting(Image),
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// A name for an instance that is about to be [found](Event::Found).
+    /// An ID for an instance that is about to be [found](Event::Found).
     pub(crate) fn name_instance(&mut self) -> InstanceId {
         self.instances += 1;
         InstanceId(self.instances)
@@ -121,11 +121,11 @@ impl State {
     /// How many calls wait, and how many run.
     #[cfg(test)]
     pub(crate) fn load(&self) -> (usize, usize) {
-        let waiting = self.calls.values().filter(|place| matches!(place, CallState::Waiting(_))).count();
+        let waiting = self.calls.values().filter(|call| matches!(call, CallState::Waiting(_))).count();
         assert_eq!(
             waiting,
             self.functions.values().map(|function| function.queue.len()).sum::<usize>(),
-            "the places of calls and the queues must agree"
+            "the states of calls and the queues must agree"
         );
         (waiting, self.calls.len() - waiting)
     }
@@ -202,7 +202,7 @@ impl State {
             effects.push(Effect::Refuse { call, refusal: Refusal::NoInstance(failure) });
             return;
         }
-        // The rule counts the calls that are there already, so it comes before this one.
+        // Porch's rule counts the calls before this one.
         if function.wants_another(&limits, now) {
             self.start(image, now, effects);
         }
@@ -211,7 +211,7 @@ impl State {
         self.calls.insert(call, CallState::Waiting(image.clone()));
         self.settle(image, now, effects);
         let waiting = self.functions.get(image).map_or(0, |function| function.queue.len());
-        // Only who really has to wait counts, and the last one has not got a place.
+        // A call that got an instance has left the queue, so only those that have to wait count.
         if limits.max_queue_length.is_some_and(|most| waiting > most)
             && matches!(self.calls.get(&call), Some(CallState::Waiting(_)))
         {
@@ -254,12 +254,12 @@ impl State {
     ) {
         let was_warming = self.warm_up.ended(id);
         let Some(image) = self.homes.get(&id).cloned() else {
-            // The pool gave it up meanwhile; if it exists, it must not stay.
+            // The pool gave it up meanwhile; its objects must not stay.
             effects.push(Effect::Delete { instance: id, why: Reason::NeverReady });
             return;
         };
         let ttl = self.limits(&image).ttl;
-        let retry = self.settings.retry.clone();
+        let backoff = self.settings.backoff.clone();
         let Some(function) = self.functions.get_mut(&image) else { return };
         let Some(instance) = function.instance(id) else { return };
         if instance.is_leaving() {
@@ -277,7 +277,7 @@ impl State {
             Err(failure) => {
                 instance.stage = Stage::Leaving(Reason::NeverReady);
                 if instance.ours {
-                    let at = function.failed(failure, now, &retry);
+                    let at = function.failed(failure, now, &backoff);
                     self.wakes.push(Reverse((at, image.clone())));
                     if was_warming && function.may_retry_warming() {
                         self.warm_up.want(image.clone());
@@ -323,8 +323,8 @@ impl State {
         self.settle(&image, now, effects);
     }
 
-    /// Brings a function in order after any change: who can run runs, who must go goes, and if somebody
-    /// waits, then for something.
+    /// Brings a function in order after any change: calls get instances, leaving instances go, and if calls wait, an
+    /// instance is on its way or will be tried again.
     fn settle(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) {
         let limits = self.limits(image);
         let Some(function) = self.functions.get_mut(image) else { return };
@@ -340,7 +340,7 @@ impl State {
         }
         let nothing_to_wait_for = !function.queue.is_empty() && function.alive() == 0;
         if nothing_to_wait_for {
-            // A pod that is not ready may come back, but not while somebody waits.
+            // A pod that is not ready may come back, but calls do not wait for that.
             function.give_up_unready();
         }
         for (id, effect) in function.take_leavers() {
@@ -382,7 +382,7 @@ impl State {
     fn go_on_warming(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         loop {
             let functions = &self.functions;
-            // One that failed waits for its turn; its wake brings us here again.
+            // One that failed waits for the end of its backoff, whose tick comes here again.
             let may_start =
                 |image: &Image| functions.get(image).is_none_or(|function| function.may_start(now));
             let Some(image) = self.warm_up.next(may_start) else { return };
@@ -404,7 +404,7 @@ impl State {
         self.go_on_warming(now, effects);
     }
 
-    /// Calls that waited long enough for a function whose starts fail get the last reason.
+    /// Calls that waited long enough for a function whose starts fail are refused with the last failure.
     fn out_of_patience(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) {
         let Some(function) = self.functions.get_mut(image) else { return };
         let (Some(failure), 0) = (function.last_failure(), function.alive()) else { return };

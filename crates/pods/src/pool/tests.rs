@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use super::state::{CallId, Effect, Event, Found, InstanceId, Reason, Refusal, Settings, Sight, State};
-use super::{Cause, Failure, FailureKind, Image, Limits, Retry};
+use super::{Backoff, Cause, Failure, FailureKind, Image, Limits};
 
 const ANN: CallId = CallId(1);
 const BOB: CallId = CallId(2);
@@ -35,7 +35,7 @@ fn limits() -> Limits {
 
 fn pool(limits: Limits) -> State {
     let settings =
-        Settings { patience: secs(60), warm_at_once: 2, margin: secs(120), retry: Retry::default() };
+        Settings { patience: secs(60), warm_at_once: 2, margin: secs(120), backoff: Backoff::default() };
     State::new(settings, limits, HashMap::new())
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Limits {
 
 /// How long to wait before an instance is started again after one failed.
 #[derive(Clone, Debug)]
-pub(crate) struct Retry {
+pub(crate) struct Backoff {
     pub(crate) least: Duration,
     /// After failures that pass by themselves.
     pub(crate) most_passing: Duration,
@@ -145,9 +145,9 @@ impl Hash for Image {
     }
 }
 
-// === impl Retry ===
+// === impl Backoff ===
 
-impl Default for Retry {
+impl Default for Backoff {
     fn default() -> Self {
         Self {
             least: Duration::from_millis(500),
