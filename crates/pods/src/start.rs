@@ -59,6 +59,9 @@ pub(crate) struct Refused {
     pub(crate) patches: Arc<AtomicBool>,
 }
 
+/// The pod of an instance as it was last seen; nothing before that and once it is gone.
+pub(crate) type LatestPod = watch::Receiver<Option<Arc<Pod>>>;
+
 /// One instance to be started.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -66,7 +69,7 @@ pub(crate) struct Job {
     pub(crate) image: Image,
     /// How many there may be of the function in the cluster.
     pub(crate) most: usize,
-    pub(crate) latest: watch::Receiver<Option<Arc<Pod>>>,
+    pub(crate) latest: LatestPod,
     pub(crate) pool: WeakPool,
 }
 
@@ -110,11 +113,7 @@ impl Starter {
     }
 
     /// Waits for an instance that another replica started, for the rest of the time that its start may take.
-    pub(crate) async fn adopt(
-        &self,
-        target: &Target,
-        latest: watch::Receiver<Option<Arc<Pod>>>,
-    ) -> Result<Client, Failure> {
+    pub(crate) async fn adopt(&self, target: &Target, latest: LatestPod) -> Result<Client, Failure> {
         let created = latest.borrow().as_ref().and_then(|pod| pod.metadata.creation_timestamp.clone());
         let age = created.map(|time| unix_now() - time.0.as_second()).unwrap_or_default();
         let age = Duration::from_secs(age.max(0).unsigned_abs());
@@ -124,7 +123,7 @@ impl Starter {
 
     /// Whether an instance still answers, on a new connection: an old one may be open to a pod that its Service no
     /// longer selects.
-    pub(crate) async fn check(&self, target: &Target, latest: &watch::Receiver<Option<Arc<Pod>>>) -> bool {
+    pub(crate) async fn check(&self, target: &Target, latest: &LatestPod) -> bool {
         for pause in [50, 200, 400] {
             let pod = latest.borrow().clone();
             match self.reach(target, pod.as_deref()).await {

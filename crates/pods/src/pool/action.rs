@@ -6,81 +6,82 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use k8s_openapi::api::core::v1::Pod;
 use loggia_evaluator::Client;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::inner::Waiter;
 use super::state::{InstanceId, Reason, Refusal};
-use super::{Cause, Endpoint, Failure, Image, Pool};
+use super::{Cause, Endpoint, Failure, Image, Pool, Shared};
 use crate::roster::Garbage;
-use crate::start::{Job, Target};
+use crate::start::{Job, LatestPod, Target};
 
 /// One thing to do, with all that it needs.
 #[derive(Debug)]
 pub(super) enum Action {
-    Answer(Waiter, Result<Endpoint, Refusal>),
+    Answer {
+        waiter: Waiter,
+        answer: Result<Endpoint, Refusal>,
+    },
     /// Start an instance; there may be `most` of its function in the cluster.
     Start {
         instance: InstanceId,
         image: Image,
         most: usize,
-        latest: watch::Receiver<Option<Arc<Pod>>>,
+        latest: LatestPod,
     },
     /// Wait for an instance of another replica to answer.
     Adopt {
         instance: InstanceId,
         target: Target,
-        latest: watch::Receiver<Option<Arc<Pod>>>,
+        latest: LatestPod,
     },
     /// See whether an instance still answers.
     Check {
         instance: InstanceId,
         target: Target,
-        latest: watch::Receiver<Option<Arc<Pod>>>,
+        latest: LatestPod,
     },
     /// Give up the calls that run in an instance.
     Abandon {
         pod: Option<Arc<str>>,
         lost: watch::Sender<bool>,
     },
-    Remove(Garbage),
+    Remove {
+        garbage: Garbage,
+    },
     /// Write on a pod until when it is wanted, in seconds since 1970.
     Hold {
         pod: Arc<str>,
         reclaim_after: i64,
     },
-    /// A node reports the digest that it pulled for an image.
+    /// Compare the digest that a node pulled for an image with what the registry says.
     CompareImage {
         image: Image,
         digest: String,
     },
+    /// The warm-up is over.
     PublishWarm,
-    Report(Report),
-}
-
-/// What is logged and counted.
-#[derive(Debug)]
-pub(super) enum Report {
-    /// An instance answers. `took` is the time of the start, if this pool started it.
-    Started {
+    /// Report that an instance answers. `took` is the time of the start, if this pool started it.
+    ReportStarted {
         image: Image,
         pod: Option<Arc<str>>,
         ours: bool,
         took: Option<Duration>,
     },
-    NotStarted {
+    ReportNotStarted {
         image: Image,
         failure: Arc<Failure>,
         took: Option<Duration>,
     },
-    Misrouted(String),
-    Found {
+    ReportMisrouted {
+        text: String,
+    },
+    ReportFound {
         image: Image,
         pod: Option<Arc<str>>,
     },
-    Left {
+    ReportLeft {
         instance: InstanceId,
         image: Option<Image>,
         why: Reason,
@@ -93,25 +94,26 @@ pub(super) struct Panicked(pub(super) String);
 
 impl Pool {
     pub(super) fn carry_out(&self, action: Action) {
+        let Shared { starter, warm, .. } = &*self.0;
         match action {
-            // A caller that is gone has ended its call by its guard.
-            Action::Answer(waiter, answer) => {
+            Action::Answer { waiter, answer } => {
+                // A caller that is gone has ended its call by its guard.
                 let _ = waiter.send(answer);
             }
             Action::Start { instance, image, most, latest } => {
                 info!("Scaling up for image {image}. No idle pods available. Starting a new pod.");
-                let starter = self.0.starter.clone();
+                let starter = starter.clone();
                 let job = Job { instance, image, most, latest, pool: self.downgrade() };
-                let report = move |pool: &Self, outcome| pool.started(instance, outcome);
-                self.spawn(async move { starter.start(job).await }, report);
+                let start = async move { starter.start(job).await };
+                self.spawn(start, move |pool, outcome| pool.started(instance, outcome));
             }
             Action::Adopt { instance, target, latest } => {
-                let starter = self.0.starter.clone();
-                let report = move |pool: &Self, outcome| pool.started(instance, outcome);
-                self.spawn(async move { starter.adopt(&target, latest).await }, report);
+                let starter = starter.clone();
+                let adopt = async move { starter.adopt(&target, latest).await };
+                self.spawn(adopt, move |pool, outcome| pool.started(instance, outcome));
             }
             Action::Check { instance, target, latest } => {
-                let starter = self.0.starter.clone();
+                let starter = starter.clone();
                 let check = async move { starter.check(&target, &latest).await };
                 self.spawn(check, move |pool, healthy| {
                     // A check that panicked has not shown health.
@@ -123,13 +125,38 @@ impl Pool {
                 warn!("pod {pod} is not ready and does not answer: its calls are made elsewhere");
                 lost.send_replace(true);
             }
-            Action::Remove(garbage) => self.remove(garbage),
+            Action::Remove { garbage } => self.remove(garbage),
             Action::Hold { pod, reclaim_after } => self.hold(pod, reclaim_after),
             Action::CompareImage { image, digest } => self.compare_image(image, digest),
             Action::PublishWarm => {
-                self.0.warm.send_replace(true);
+                warm.send_replace(true);
             }
-            Action::Report(report) => self.report(report),
+            Action::ReportStarted { image, pod, ours, took } => {
+                if let Some(took) = took {
+                    starter.observer.started(image.as_str(), true, took);
+                }
+                let pod = pod.as_deref().unwrap_or_default();
+                info!("New pod {pod} is ready for image {image}. ours: {ours}");
+            }
+            Action::ReportNotStarted { image, failure, took } => {
+                warn!("Pod creation failed for image {image}: {}", failure.text);
+                if let Some(took) = took {
+                    starter.observer.started(image.as_str(), false, took);
+                }
+            }
+            Action::ReportMisrouted { text } => warn!("{text}"),
+            Action::ReportFound { image, pod } => info!(
+                "retrieved function evaluator pod {}/{} for {}",
+                starter.settings.namespace,
+                pod.as_deref().unwrap_or_default(),
+                image.requested()
+            ),
+            Action::ReportLeft { instance, image, why } => {
+                debug!(?instance, %why, "An instance leaves");
+                if let Some(image) = image {
+                    starter.observer.left(image.as_str(), why.name());
+                }
+            }
         }
     }
 
@@ -180,37 +207,5 @@ impl Pool {
                 debug!("{text}");
             }
         });
-    }
-
-    fn report(&self, report: Report) {
-        let observer = &self.0.starter.observer;
-        match report {
-            Report::Started { image, pod, ours, took } => {
-                if let Some(took) = took {
-                    observer.started(image.as_str(), true, took);
-                }
-                let pod = pod.as_deref().unwrap_or_default();
-                info!("New pod {pod} is ready for image {image}. ours: {ours}");
-            }
-            Report::NotStarted { image, failure, took } => {
-                warn!("Pod creation failed for image {image}: {}", failure.text);
-                if let Some(took) = took {
-                    observer.started(image.as_str(), false, took);
-                }
-            }
-            Report::Misrouted(text) => warn!("{text}"),
-            Report::Found { image, pod } => info!(
-                "retrieved function evaluator pod {}/{} for {}",
-                self.0.starter.settings.namespace,
-                pod.as_deref().unwrap_or_default(),
-                image.requested()
-            ),
-            Report::Left { instance, image, why } => {
-                debug!(?instance, %why, "An instance leaves");
-                if let Some(image) = image {
-                    observer.left(image.as_str(), why.name());
-                }
-            }
-        }
     }
 }

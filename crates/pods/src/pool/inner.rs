@@ -10,7 +10,7 @@ use std::time::Instant;
 use loggia_evaluator::Client;
 use tokio::sync::oneshot;
 
-use super::action::{Action, Report};
+use super::action::Action;
 use super::state::{CallId, Effect, Event, Found, InstanceId, Reason, Refusal, Settings, State};
 use super::views::Views;
 use super::{Cause, Endpoint, Failure, FailureKind, Image, Limits};
@@ -175,14 +175,14 @@ impl Inner {
                 let service = record.service.as_deref().unwrap_or_default();
                 let text =
                     format!("the Service `{service}` leads to other pods, too; see which ones it selects");
-                self.actions.push(Action::Report(Report::Misrouted(text.clone())));
+                self.actions.push(Action::ReportMisrouted { text: text.clone() });
                 Err(Arc::new(Failure::passing(Cause::Misrouted, text)))
             }
             (Ok(client), Some(record)) => {
                 record.client = Some(client);
                 let (image, pod) = (record.image.clone(), record.pod.clone());
                 let took = record.starting_since.take().map(|since| since.elapsed());
-                self.actions.push(Action::Report(Report::Started { image, pod, ours, took }));
+                self.actions.push(Action::ReportStarted { image, pod, ours, took });
                 Ok(())
             }
             (Ok(_), None) => Ok(()),
@@ -191,7 +191,7 @@ impl Inner {
                 if let Some(record) = record.filter(|_| failure.kind != FailureKind::Crowded) {
                     let took = record.starting_since.take().map(|since| since.elapsed());
                     let (image, failure) = (record.image.clone(), Arc::clone(&failure));
-                    self.actions.push(Action::Report(Report::NotStarted { image, failure, took }));
+                    self.actions.push(Action::ReportNotStarted { image, failure, took });
                 }
                 Err(failure)
             }
@@ -215,14 +215,14 @@ impl Inner {
     pub(super) fn take(&mut self, meaning: Meaning, outdated: bool) -> Option<InstanceId> {
         let Meaning { events, garbage, found, pulled } = meaning;
         events.into_iter().for_each(|event| self.on(event));
-        self.actions.extend(garbage.into_iter().map(Action::Remove));
+        self.actions.extend(garbage.map(|garbage| Action::Remove { garbage }));
         for record in pulled.iter().filter_map(|instance| self.roster.records.get(instance)) {
             let compare = |digest| Action::CompareImage { image: record.image.clone(), digest };
             self.actions.extend(record.pulled.clone().map(compare));
         }
         let Discovery { record, held_until } = found?;
         let (instance, image) = (self.state.name_instance(), record.image.clone());
-        self.actions.push(Action::Report(Report::Found { image: image.clone(), pod: record.pod.clone() }));
+        self.actions.push(Action::ReportFound { image: image.clone(), pod: record.pod.clone() });
         self.roster.add(instance, record);
         self.on(Event::Found { instance, image, found: Found { outdated, held_until } });
         Some(instance)
@@ -245,12 +245,12 @@ impl Inner {
             Effect::Answer { call, instance } => {
                 if let Some(waiter) = self.waiters.remove(&call) {
                     let answer = self.endpoint(instance);
-                    self.actions.push(Action::Answer(waiter, answer));
+                    self.actions.push(Action::Answer { waiter, answer });
                 }
             }
             Effect::Refuse { call, refusal } => {
                 if let Some(waiter) = self.waiters.remove(&call) {
-                    self.actions.push(Action::Answer(waiter, Err(refusal)));
+                    self.actions.push(Action::Answer { waiter, answer: Err(refusal) });
                 }
             }
             Effect::Start { instance, image, most } => {
@@ -297,8 +297,10 @@ impl Inner {
 
     fn delete(&mut self, instance: InstanceId, why: Reason, now: Instant) {
         let image = self.roster.records.get(&instance).map(|record| record.image.clone());
-        self.actions.push(Action::Report(Report::Left { instance, image, why }));
-        self.actions.extend(self.roster.condemn(instance, why.to_string(), now).map(Action::Remove));
+        self.actions.push(Action::ReportLeft { instance, image, why });
+        self.actions.extend(
+            self.roster.condemn(instance, why.to_string(), now).map(|garbage| Action::Remove { garbage }),
+        );
     }
 
     fn endpoint(&self, instance: InstanceId) -> Result<Endpoint, Refusal> {

@@ -1,15 +1,13 @@
 //! Waiting for a pod to come up.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use loggia_evaluator::Client;
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::reach::Reached;
-use super::{Starter, Target};
+use super::{LatestPod, Starter, Target};
 use crate::Phase;
 use crate::diagnosis::{self, Diagnosis, Reason};
 use crate::observe::Progress;
@@ -39,7 +37,7 @@ impl Starter {
     pub(super) async fn wait(
         &self,
         target: &Target,
-        mut latest: watch::Receiver<Option<Arc<Pod>>>,
+        mut latest: LatestPod,
         patience: Duration,
         mut progress: Option<Progress>,
     ) -> Result<Client, Failure> {
