@@ -50,6 +50,13 @@ impl Image {
         Self(Arc::new(Inner { written: written.to_owned(), prefixed, full, reference }))
     }
 
+    /// An image that is known to mean this reference, however it is written.
+    #[must_use]
+    pub fn known_as(reference: Reference, written: &str) -> Self {
+        let full = reference.to_string();
+        Self(Arc::new(Inner { written: written.to_owned(), prefixed: None, full, reference: Ok(reference) }))
+    }
+
     /// As the caller wrote it.
     #[must_use]
     pub fn written(&self) -> &str {

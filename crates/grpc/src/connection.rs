@@ -17,7 +17,10 @@ use tower_service::Service;
 
 use crate::http2::{self, Failed, Incoming, Requests};
 #[cfg(feature = "tls")]
-use crate::tls::ClientTls;
+use crate::{
+    alert::{Alert, Alerted},
+    tls::ClientTls,
+};
 
 /// How long a server may take to accept.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -46,6 +49,7 @@ struct Tls {
     name: rustls::pki_types::ServerName<'static>,
     trust: ClientTls,
     origin: Uri,
+    alert: Alert,
 }
 
 /// Where the server is.
@@ -120,14 +124,24 @@ impl Connection {
         }
         let name = name.to_owned().try_into().map_err(|_| AddressError(name.to_owned()))?;
         let origin = Uri::try_from(format!("https://{authority}")).map_err(|_| refused())?;
-        Ok(Self::with(Target::Name(address.to_owned())).over(Tls { name, trust, origin }))
+        Ok(Self::with(Target::Name(address.to_owned())).over(Tls {
+            name,
+            trust,
+            origin,
+            alert: Alert::default(),
+        }))
     }
 
     /// The same over TLS, to a server whose certificate is for this name, if it is one.
     #[cfg(feature = "tls")]
     pub fn named(self, name: &str, trust: ClientTls) -> Option<Self> {
         let name = name.to_owned().try_into().ok()?;
-        Some(self.over(Tls { name, trust, origin: Uri::from_static("https://localhost") }))
+        Some(self.over(Tls {
+            name,
+            trust,
+            origin: Uri::from_static("https://localhost"),
+            alert: Alert::default(),
+        }))
     }
 
     /// The same, of which nothing was sent yet, over TLS.
@@ -150,6 +164,12 @@ impl Connection {
     /// Connects now, unless that was done.
     pub async fn ready(&self) -> Result<(), Error> {
         self.shared.requests().await.map(drop)
+    }
+
+    /// The TLS alert by which the server refused this end, if it did.
+    #[cfg(feature = "tls")]
+    pub fn alert(&self) -> Option<rustls::AlertDescription> {
+        self.shared.tls.as_ref()?.alert.get()
     }
 
     /// What a client has to put before its paths.
@@ -217,7 +237,7 @@ impl Shared {
             let connector = tokio_rustls::TlsConnector::from(tls.trust.config());
             let stream = connector.connect(tls.name.clone(), stream).await;
             let stream = stream.map_err(|error| Error::NotTrusted(self.target.to_string(), error))?;
-            return Ok(http2::begin(stream).await?);
+            return Ok(http2::begin(Alerted { stream, alert: tls.alert.clone() }).await?);
         }
         Ok(http2::begin(stream).await?)
     }

@@ -4,6 +4,8 @@
 //! an orderly stop ([`Lifecycle`], [`run`]). [`Client`] reaches one, and [`Remote`] makes it a `Runtime` again. [`status`]
 //! is the one place that turns outcomes and errors into gRPC statuses, and back.
 
+#[cfg(feature = "tls")]
+mod alert;
 mod client;
 pub mod connection;
 mod cut;

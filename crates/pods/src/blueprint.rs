@@ -23,7 +23,7 @@ mod tls;
 
 pub(crate) use self::tls::Identity;
 
-/// Whom restricted pods run as: the user that images without root know as `nonroot`.
+/// The user of restricted pods: `nonroot` of distroless images.
 const NONROOT: i64 = 65_532;
 
 /// What the pods of a function have in common.
@@ -37,7 +37,7 @@ pub(crate) struct Blueprint {
     pub(crate) pull_secret: Option<String>,
     /// The domain under which the cluster's Services are found.
     pub(crate) cluster_domain: String,
-    /// Without it, pods serve in the clear.
+    /// Without it, pods serve without TLS.
     pub(crate) identity: Option<Identity>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Particulars<'a> {
 impl Blueprint {
     /// A hash of all that shapes a pod of this function, its image and name aside.
     pub(crate) fn hash(&self) -> Result<String, Error> {
-        let nobody = Particulars {
+        let blank = Particulars {
             id: "",
             pod_name: "",
             image: "",
@@ -79,10 +79,10 @@ impl Blueprint {
             owner: "",
             reclaim_after: 0,
         };
-        let mut pod = self.unhashed_pod(nobody)?;
+        let mut pod = self.unhashed_pod(blank)?;
         // Any edit of an object changes its version, and an edit that changes no pod replaces none.
         annotate(&mut pod.metadata.annotations, TEMPLATE_VERSION, "");
-        let whole = (pod, self.service(nobody, ""));
+        let whole = (pod, self.service(blank, ""));
         let text = serde_json::to_vec(&whole).unwrap_or_default();
         let mut hash = String::new();
         for byte in digest(&SHA256, &text).as_ref().iter().take(8) {
@@ -103,12 +103,12 @@ impl Blueprint {
         let metadata = &mut pod.metadata;
         self.rename(metadata, instance.pod_name);
         annotate(&mut metadata.labels, IMAGE_LABEL, instance.id);
-        let notes = &mut metadata.annotations;
-        annotate(notes, TEMPLATE_VERSION, self.template.version.as_str());
-        annotate(notes, RECLAIM_AFTER, instance.reclaim_after.to_string());
-        annotate(notes, IMAGE, instance.function);
-        annotate(notes, DIGEST, instance.digest);
-        annotate(notes, OWNER, instance.owner);
+        let annotations = &mut metadata.annotations;
+        annotate(annotations, TEMPLATE_VERSION, self.template.version.as_str());
+        annotate(annotations, RECLAIM_AFTER, instance.reclaim_after.to_string());
+        annotate(annotations, IMAGE, instance.function);
+        annotate(annotations, DIGEST, instance.digest);
+        annotate(annotations, OWNER, instance.owner);
         let spec = pod.spec.as_mut().ok_or(Error::NoContainer)?;
         if let Some(secret) = &self.pull_secret {
             let secrets = spec.image_pull_secrets.get_or_insert_default();
@@ -146,12 +146,12 @@ impl Blueprint {
         annotate(&mut metadata.annotations, TEMPLATE_HASH, hash);
         let spec = service.spec.get_or_insert_with(ServiceSpec::default);
         annotate(&mut spec.selector, IMAGE_LABEL, instance.id);
-        // The runner asks the server itself, so the address must not wait for the kubelet's probe.
+        // The runner checks the server itself, so the address must not wait for the kubelet's probe.
         spec.publish_not_ready_addresses.get_or_insert(true);
         service
     }
 
-    /// Gives what comes from a template a name of its own; what another object was called there goes.
+    /// Names an object from a template and drops the template's own identity.
     fn rename(&self, metadata: &mut ObjectMeta, name: &str) {
         metadata.name = Some(name.to_owned());
         metadata.generate_name = None;
@@ -210,7 +210,7 @@ fn restrict(spec: &mut PodSpec) {
         context.read_only_root_filesystem.get_or_insert(true);
         let drop = || Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None };
         context.capabilities.get_or_insert_with(drop);
-        // Functions may still write where everybody writes.
+        // Functions may still write to /tmp.
         let mounts = container.volume_mounts.get_or_insert_default();
         if container.name == CONTAINER && !mounts.iter().any(|mount| mount.mount_path == "/tmp") {
             let mount =
@@ -225,7 +225,10 @@ fn restrict(spec: &mut PodSpec) {
     }
 }
 
-/// Where the annotations of an object say something under this key.
-pub(crate) fn note<'a>(annotations: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {
+/// The value of an annotation or label.
+pub(crate) fn annotation<'a>(
+    annotations: Option<&'a BTreeMap<String, String>>,
+    key: &str,
+) -> Option<&'a str> {
     annotations?.get(key).map(String::as_str)
 }

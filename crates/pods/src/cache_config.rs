@@ -25,9 +25,9 @@ pub(crate) struct CacheConfig {
 pub(crate) struct FunctionSettings {
     pub(crate) name: String,
     pub(crate) ttl: Option<Duration>,
-    pub(crate) busy_at: Option<usize>,
-    pub(crate) most_instances: Option<usize>,
-    pub(crate) least_instances: Option<usize>,
+    pub(crate) max_waitlist_length: Option<usize>,
+    pub(crate) max_parallel_pods_per_function: Option<usize>,
+    pub(crate) min_pods_per_function: Option<usize>,
     pub(crate) resources: Resources,
 }
 
@@ -40,7 +40,7 @@ struct Entry<'a> {
 // === impl CacheConfig ===
 
 impl CacheConfig {
-    /// Reads the file. Only what is no YAML at all is an error.
+    /// Reads the file. Only text that is not YAML, or neither a list nor a mapping, is an error.
     pub(crate) fn parse(file: &str, text: &[u8]) -> Result<Self, String> {
         let document = loggia_yaml::parse_first_with(text, ParseOptions::default()).map_err(|error| {
             match error.line() {
@@ -96,11 +96,11 @@ impl Entry<'_> {
                     }
                 },
                 "timetolive" => settings.ttl = self.duration(key, value),
-                "maxwaitlistlength" => settings.busy_at = self.number(key, value, &mut usable),
+                "maxwaitlistlength" => settings.max_waitlist_length = self.number(key, value, &mut usable),
                 "maxparallelpodsperfunction" => {
-                    settings.most_instances = self.number(key, value, &mut usable);
+                    settings.max_parallel_pods_per_function = self.number(key, value, &mut usable);
                 }
-                "minpodsperfunction" => settings.least_instances = self.number(key, value, &mut usable),
+                "minpodsperfunction" => settings.min_pods_per_function = self.number(key, value, &mut usable),
                 "resources" => settings.resources = self.resources(value, &mut usable),
                 _ => {}
             }
@@ -121,7 +121,7 @@ impl Entry<'_> {
         Some(FunctionSettings { name: name.to_owned(), ttl, ..Default::default() })
     }
 
-    /// What is no duration, or none above zero, is as the flag has it.
+    /// The flag counts for what is not a duration above zero.
     fn duration(&mut self, key: &str, node: &Node) -> Option<Duration> {
         if node.is_null() {
             return None;
@@ -139,7 +139,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Zero and below are as the flag has it.
+    /// The flag counts for zero and below.
     fn number(&mut self, key: &str, node: &Node, usable: &mut bool) -> Option<usize> {
         match node.as_i64() {
             Some(number) => usize::try_from(number).ok().filter(|number| *number > 0),
@@ -217,7 +217,10 @@ mod tests {
         );
         assert_eq!(config.problems, [""; 0]);
         let f = &config.functions[0];
-        assert_eq!((f.busy_at, f.most_instances, f.ttl), (Some(3), Some(4), Some(Duration::from_secs(600))));
+        assert_eq!(
+            (f.max_waitlist_length, f.max_parallel_pods_per_function, f.ttl),
+            (Some(3), Some(4), Some(Duration::from_secs(600)))
+        );
         assert_eq!(f.resources.requests.as_ref().unwrap()["cpu"], Quantity("100m".into()));
         assert_eq!(f.resources.limits.as_ref().unwrap()["memory"], Quantity("64Mi".into()));
         assert_eq!(config.functions[1], FunctionSettings { name: "x.io/g".into(), ..Default::default() });

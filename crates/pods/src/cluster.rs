@@ -1,4 +1,4 @@
-//! What is asked of the API server. Every request has a time limit, and says which verb it needs.
+//! Requests to the API server. Each has a time limit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct Cluster {
     pub(crate) namespace: String,
     pub(crate) pods: Api<Pod>,
     pub(crate) services: Api<Service>,
-    /// Of slices a stock installation lets nobody know.
+    /// `Endpoints`, not `EndpointSlice`s: the RBAC of a stock Porch does not grant the latter.
     pub(crate) endpoints: Api<Endpoints>,
     pub(crate) config_maps: Api<ConfigMap>,
     pub(crate) pod_templates: Api<PodTemplate>,
@@ -44,22 +44,22 @@ pub(crate) struct Cluster {
     events: Api<Event>,
 }
 
-/// How long one piece of an answer may take. Watches are ended by the API server before that.
+/// How long a connection may be silent during an answer. The API server ends watches before that.
 const READ_TIME: Duration = Duration::from_secs(90);
 
 /// Why the API server cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("{0}")]
+    #[error(transparent)]
     Kubeconfig(#[from] kube::config::KubeconfigError),
-    #[error("{0}")]
+    #[error(transparent)]
     Inferred(#[from] kube::config::InferConfigError),
-    #[error("{0}")]
+    #[error(transparent)]
     Client(#[from] kube::Error),
 }
 
 /// A client for the cluster that this file names, or else the surroundings: `KUBECONFIG`, the pod's service
-/// account, the user's own configuration. Nothing is sent yet; what will be is told to an observer.
+/// account, the user's own configuration. Nothing is sent yet; requests are reported to the observer.
 pub async fn connect(
     kubeconfig: Option<&Path>,
     observer: Option<Arc<dyn Observer>>,
@@ -81,7 +81,7 @@ pub async fn connect(
     Ok(ClientBuilder::try_from(config)?.with_layer(&Counting(observer)).build())
 }
 
-/// Why the API server did not do it.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -147,11 +147,11 @@ impl Cluster {
         delete(&self.services, name, uid).await
     }
 
-    /// Notes on a pod when it may be removed, in seconds since 1970.
+    /// Annotates a pod with the time from which it may be removed, in seconds since 1970.
     pub(crate) async fn set_reclaim_after(&self, pod: &str, seconds: i64) -> Result<(), Error> {
-        let note = json!({ "metadata": { "annotations": { RECLAIM_AFTER: seconds.to_string() } } });
+        let patch = json!({ "metadata": { "annotations": { RECLAIM_AFTER: seconds.to_string() } } });
         let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
-        timed(self.pods.patch_metadata(pod, &by, &Patch::Merge(note))).await.map(drop)
+        timed(self.pods.patch_metadata(pod, &by, &Patch::Merge(patch))).await.map(drop)
     }
 
     pub(crate) async fn secret(&self, name: &str) -> Result<Option<Secret>, Error> {
@@ -166,7 +166,7 @@ impl Cluster {
         timed(self.secrets.replace(name, &posting(), secret)).await.map(drop)
     }
 
-    /// Leaves a note for people who look at the pod.
+    /// Records an Event, which `kubectl describe` shows with the pod.
     pub(crate) async fn record(&self, pod: &Pod, reason: &str, message: &str) -> Result<(), Error> {
         let now = jiff::Timestamp::now();
         let event = Event {
@@ -195,7 +195,7 @@ impl Cluster {
         timed(self.events.create(&posting(), &event)).await.map(drop)
     }
 
-    /// What a refusal means for the one who waits.
+    /// What an error means for the call that waits.
     pub(crate) fn diagnose(&self, verb: &str, resource: &str, error: &Error) -> Diagnosis {
         diagnosis::refused(verb, resource, &self.namespace, error)
     }
@@ -212,7 +212,7 @@ fn posting() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() }
 }
 
-/// Deletes what has this name and, if it is known, this identity. What is not there is deleted already.
+/// Deletes the object of this name and, if it is known, of this UID. One that does not exist is deleted already.
 async fn delete<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<(), Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,

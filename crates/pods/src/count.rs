@@ -1,4 +1,4 @@
-//! Counting what the API server is asked, whoever asks: a layer of the client.
+//! Counting the requests to the API server: a layer of the client.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tower_service::Service;
 
 use crate::Observer;
 
-/// Tells an observer of each request.
+/// Reports each request to an observer.
 #[derive(Clone, Debug)]
 pub(crate) struct Counting(pub(crate) Arc<dyn Observer>);
 
-/// A client that is counted.
+/// A client whose requests are counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted<S> {
     inner: S,
@@ -60,7 +60,7 @@ where
     }
 }
 
-/// The verb and the resource of a request, as roles name them. What we do not use is `other`.
+/// The verb and the resource of a request, as RBAC names them. What this program does not use is `other`.
 fn question(method: &http::Method, uri: &http::Uri) -> (&'static str, &'static str) {
     let mut parts = uri.path().split('/').skip_while(|part| *part != "namespaces").skip(2);
     let resource = match parts.next() {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_told_as_roles_name_it() {
+    fn a_request_is_named_as_roles_name_it() {
         let of = |method: &str, uri: &str| question(&method.parse().unwrap(), &uri.parse().unwrap());
         let pods = "/api/v1/namespaces/fns/pods";
         assert_eq!(of("GET", pods), ("list", "pods"));

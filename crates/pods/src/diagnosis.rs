@@ -1,28 +1,61 @@
-//! Why a pod does not come up, in words for the caller who waits for it.
+//! Why a pod does not come up, in words for the caller that waits for it.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
-use loggia_go::chain as causes;
+use kube::core::Status;
 
 use crate::cluster;
+use crate::kube_text::kube_text;
 use crate::names::CONTAINER;
 use crate::pool::FailureKind;
 
-/// What is wrong with a pod, as far as its status tells.
+/// What is wrong with a pod, as far as its status shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Diagnosis {
-    /// Which part of the pod, what Kubernetes calls it, and what it says of it.
+    /// Which part of the pod, the reason that Kubernetes gives, and its message.
     pub(crate) text: String,
     pub(crate) kind: FailureKind,
+    pub(crate) reason: Reason,
 }
 
-/// What a container may wait for as long as it likes, up to the time that a pod has to become ready.
-const ORDINARY: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
+/// What a diagnosis is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The scheduler has no node for the pod, which may change soon.
+    Unschedulable,
+    /// A container crashed or cannot be started.
+    Container,
+    /// The pod ended, was evicted or is being deleted.
+    Ended,
+    /// Its server and this program refuse each other's certificates.
+    Untrusted,
+    /// The service account of this program lacks a permission.
+    Forbidden,
+    /// The API server refused the object.
+    Rejected,
+    /// The API server could not be reached.
+    Unreachable,
+}
+
+/// What a pod that is not ready waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waits {
+    pub(crate) text: String,
+    /// A container waits for the kubelet, which sets up volumes, among other things.
+    pub(crate) before_containers: bool,
+}
+
+/// What a container may wait for until the pod's time to become ready is over.
+const ORDINARY: [&str; 3] = ["", CREATING, INITIALIZING];
+
+/// The kubelet sets up the pod, or runs its init containers.
+const CREATING: &str = "ContainerCreating";
+const INITIALIZING: &str = "PodInitializing";
 
 /// The reason why waiting longer is pointless, if there is one.
 pub(crate) fn diagnose(pod: &Pod) -> Option<Diagnosis> {
     let status = pod.status.as_ref()?;
     if pod.metadata.deletion_timestamp.is_some() {
-        return Some(passing("it is being deleted".to_owned()));
+        return Some(Diagnosis::passing(Reason::Ended, "it is being deleted"));
     }
     if let Some("Failed" | "Succeeded") = status.phase.as_deref() {
         return Some(ended(status));
@@ -31,32 +64,37 @@ pub(crate) fn diagnose(pod: &Pod) -> Option<Diagnosis> {
     containers.filter_map(container).next().or_else(|| unschedulable(status))
 }
 
-/// What the pod still waits for, for a message that says it took too long.
-pub(crate) fn still_waiting(pod: &Pod) -> String {
-    let Some(status) = pod.status.as_ref() else { return "it has no status yet".to_owned() };
+/// What the pod still waits for, for a message that it took too long.
+pub(crate) fn still_waiting(pod: &Pod) -> Waits {
+    let waits = |text: String| Waits { text, before_containers: false };
+    let Some(status) = pod.status.as_ref() else { return waits("it has no status yet".to_owned()) };
     if pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) {
-        return "it has no node yet".to_owned();
+        return waits("it has no node yet".to_owned());
     }
     let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
-    let waiting = containers.filter_map(|container| {
-        let state = container.state.as_ref()?;
-        if let Some(waiting) = &state.waiting {
-            let reason = waiting.reason.as_deref().unwrap_or("waiting");
-            return Some(format!(
-                "container `{}`: {reason}{}",
-                container.name,
-                after(waiting.message.as_deref())
-            ));
-        }
-        // Without a probe a container is ready as soon as it runs, and its server may be none.
-        let silent = state.running.is_some() && (!container.ready || container.name == CONTAINER);
-        silent.then(|| format!("container `{}` runs, and its server does not answer", container.name))
-    });
-    let found: Vec<_> = waiting.collect();
+    let waiting = containers.clone().filter_map(|container| container.state.as_ref()?.waiting.as_ref());
+    let mut reasons = waiting.filter_map(|waiting| waiting.reason.as_deref());
+    let before_containers = reasons.any(|reason| reason == CREATING || reason == INITIALIZING);
+    let found: Vec<_> = containers.filter_map(waits_of_container).collect();
     match found.as_slice() {
-        [] => format!("it is {}", status.phase.as_deref().unwrap_or("in no phase")),
-        found => found.join("; "),
+        [] => waits(format!("it is {}", status.phase.as_deref().unwrap_or("in no phase"))),
+        found => Waits { text: found.join("; "), before_containers },
     }
+}
+
+fn waits_of_container(container: &ContainerStatus) -> Option<String> {
+    let state = container.state.as_ref()?;
+    if let Some(waiting) = &state.waiting {
+        let reason = waiting.reason.as_deref().unwrap_or("waiting");
+        return Some(format!(
+            "container `{}`: {reason}{}",
+            container.name,
+            after(waiting.message.as_deref())
+        ));
+    }
+    // Without a probe a container is ready as soon as it runs, and may have no server.
+    let silent = state.running.is_some() && (!container.ready || container.name == CONTAINER);
+    silent.then(|| format!("container `{}` runs, and its server does not answer", container.name))
 }
 
 fn container(status: &ContainerStatus) -> Option<Diagnosis> {
@@ -83,13 +121,16 @@ fn container(status: &ContainerStatus) -> Option<Diagnosis> {
         return Some(crashed(status, last.exit_code, last.message.as_deref(), last.reason.as_deref()));
     }
     let message = after(waiting.message.as_deref());
-    Some(lasting(format!("container `{}`: {reason}{message}", status.name)))
+    Some(Diagnosis::lasting(Reason::Container, format!("container `{}`: {reason}{message}", status.name)))
 }
 
 fn crashed(status: &ContainerStatus, code: i32, output: Option<&str>, reason: Option<&str>) -> Diagnosis {
     // The runtime could not begin with it, and the words are those of the runtime.
     if let Some(reason @ ("StartError" | "ContainerCannotRun")) = reason {
-        return lasting(format!("container `{}`: {reason}{}", status.name, after(output)));
+        return Diagnosis::lasting(
+            Reason::Container,
+            format!("container `{}`: {reason}{}", status.name, after(output)),
+        );
     }
     let reason = reason.filter(|reason| !matches!(*reason, "Error" | "Completed"));
     let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -97,7 +138,10 @@ fn crashed(status: &ContainerStatus, code: i32, output: Option<&str>, reason: Op
         Some(output) => format!("; it wrote last: {}", last_lines(output)),
         None => String::new(),
     };
-    lasting(format!("container `{}`: exited with code {code}{reason}{wrote}", status.name))
+    Diagnosis::lasting(
+        Reason::Container,
+        format!("container `{}`: exited with code {code}{reason}{wrote}", status.name),
+    )
 }
 
 /// The end of what a container wrote.
@@ -112,7 +156,7 @@ fn ended(status: &PodStatus) -> Diagnosis {
     match containers.filter_map(container).next() {
         Some(crash) if status.reason.is_none() => crash,
         // Evicted, preempted, the node shut down: another pod may fare better.
-        _ => passing(format!("{reason}{}", after(status.message.as_deref()))),
+        _ => Diagnosis::passing(Reason::Ended, format!("{reason}{}", after(status.message.as_deref()))),
     }
 }
 
@@ -123,42 +167,69 @@ fn unschedulable(status: &PodStatus) -> Option<Diagnosis> {
             && condition.status == "False"
             && condition.reason.as_deref() == Some("Unschedulable")
     })?;
-    Some(lasting(format!("Unschedulable{}", after(condition.message.as_deref()))))
+    Some(Diagnosis::lasting(
+        Reason::Unschedulable,
+        format!("Unschedulable{}", after(condition.message.as_deref())),
+    ))
 }
 
 fn after(message: Option<&str>) -> String {
     message.filter(|message| !message.is_empty()).map(|message| format!(": {message}")).unwrap_or_default()
 }
 
-fn lasting(text: String) -> Diagnosis {
-    Diagnosis { text, kind: FailureKind::Lasting }
-}
-
-fn passing(text: String) -> Diagnosis {
-    Diagnosis { text, kind: FailureKind::Passing }
-}
-
-/// What the API server's refusal means, where it is not about the pod.
+/// What an answer of the API server means for a start, where it is not about the pod.
 pub(crate) fn refused(verb: &str, resource: &str, namespace: &str, error: &cluster::Error) -> Diagnosis {
     let what = format!("could not {verb} {resource} in namespace `{namespace}`");
     match error {
         cluster::Error::Kube(kube::Error::Api(status)) => {
             let message = &status.message;
             match status.code {
-                403 if is_rbac(message) => lasting(format!(
+                403 if is_by_authorizer(verb, status) => Diagnosis::forbidden(format!(
                     "{what}: {message}; grant the verb `{verb}` on `{resource}` to the runner's service account"
                 )),
-                408 | 409 | 429 | 500..=599 => passing(format!("{what}: {message}")),
-                _ => lasting(format!("{what}: {message}")),
+                408 | 409 | 429 | 500..=599 => {
+                    Diagnosis::passing(Reason::Rejected, format!("{what}: {message}"))
+                }
+                _ => Diagnosis::lasting(Reason::Rejected, format!("{what}: {message}")),
             }
         }
-        other => passing(format!("{what}: the API server cannot be reached: {}", causes(other))),
+        other => Diagnosis::passing(
+            Reason::Unreachable,
+            format!("{what}: the API server cannot be reached: {}", kube_text(other)),
+        ),
     }
 }
 
-/// Refusals by the authorizer, and not by an admission controller.
-pub(crate) fn is_rbac(message: &str) -> bool {
-    message.contains(" cannot ")
+/// Whether a 403 comes from the authorizer (RBAC) and not from an admission controller, such as a quota. Both have the
+/// reason `Forbidden`; but admission sees the object that is to be created and names it, while the authorizer knows only
+/// the request's path, which has no name then.
+fn is_by_authorizer(verb: &str, status: &Status) -> bool {
+    verb != "create" || status.details.as_ref().is_none_or(|details| details.name.is_empty())
+}
+
+// === impl Diagnosis ===
+
+impl Diagnosis {
+    fn lasting(reason: Reason, text: String) -> Self {
+        Self { text, kind: FailureKind::Lasting, reason }
+    }
+
+    fn passing(reason: Reason, text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: FailureKind::Passing, reason }
+    }
+
+    /// A pod that was seen is gone.
+    pub(crate) fn deleted() -> Self {
+        Self::passing(Reason::Ended, "it was deleted")
+    }
+
+    pub(crate) fn untrusted(why: String) -> Self {
+        Self::lasting(Reason::Untrusted, why)
+    }
+
+    pub(crate) fn forbidden(text: String) -> Self {
+        Self::lasting(Reason::Forbidden, text)
+    }
 }
 
 #[cfg(test)]
@@ -229,6 +300,7 @@ mod tests {
             "message": "0/1 nodes are available: 1 Insufficient cpu.",
         }] });
         assert_eq!(text(&status).unwrap(), "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.");
+        assert_eq!(diagnose(&pod(&status)).unwrap().reason, Reason::Unschedulable);
     }
 
     #[test]
@@ -244,6 +316,46 @@ mod tests {
     fn a_pod_that_takes_too_long_is_described() {
         let mut slow = pod(&function(&json!({ "running": {} })));
         slow.spec = Some(serde_json::from_value(json!({ "nodeName": "n", "containers": [] })).unwrap());
-        assert_eq!(still_waiting(&slow), "container `function` runs, and its server does not answer");
+        let text = "container `function` runs, and its server does not answer".to_owned();
+        assert_eq!(still_waiting(&slow), Waits { text, before_containers: false });
+    }
+
+    #[test]
+    fn a_pod_that_the_kubelet_sets_up_waits_before_its_containers() {
+        let waits = |name: &str, reason: &str| {
+            let mut status = function(&json!({ "waiting": { "reason": reason } }));
+            status["containerStatuses"][0]["name"] = name.into();
+            let mut slow = pod(&status);
+            slow.spec = Some(serde_json::from_value(json!({ "nodeName": "n", "containers": [] })).unwrap());
+            still_waiting(&slow)
+        };
+        let creating = waits("function", "ContainerCreating");
+        assert_eq!(creating.text, "container `function`: ContainerCreating");
+        assert!(creating.before_containers && waits("function", "PodInitializing").before_containers);
+        assert!(!waits("Creating", "ErrImagePull").before_containers, "the reason counts, and no other word");
+    }
+
+    #[test]
+    fn permissions_are_named_where_the_authorizer_refuses_and_not_where_admission_does() {
+        let refusal = |verb: &str, details: Value, message: &str| {
+            let status = json!({ "status": "Failure", "code": 403, "reason": "Forbidden", "details": details, "message": message });
+            let status: Status = serde_json::from_value(status).unwrap();
+            refused(verb, "pods", "fn", &cluster::Error::Kube(kube::Error::Api(Box::new(status))))
+        };
+        let rbac = refusal(
+            "create",
+            json!({ "kind": "pods" }),
+            "pods is forbidden: User \"u\" cannot create resource \"pods\" in API group \"\"",
+        );
+        assert_eq!(rbac.reason, Reason::Forbidden);
+        assert!(rbac.text.ends_with("; grant the verb `create` on `pods` to the runner's service account"));
+        let quota = refusal(
+            "create",
+            json!({ "kind": "pods", "name": "p" }),
+            "pods \"p\" is forbidden: exceeded quota: one, it cannot have more",
+        );
+        assert_eq!((quota.reason, quota.kind), (Reason::Rejected, FailureKind::Lasting));
+        assert!(!quota.text.contains("grant"), "{}", quota.text);
+        assert_eq!(refusal("delete", json!({ "name": "p" }), "no").reason, Reason::Forbidden);
     }
 }

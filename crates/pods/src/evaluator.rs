@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::Endpoints;
 use kube::Api;
 use loggia_function::{Call, FunctionRef, Knows, Outcome, RunError, Running, Runtime};
 use loggia_grpc::tls::ClientTls;
-use loggia_grpc::{CallError, answered, status};
+use loggia_grpc::wire::details::{self, evaluation_error::Kind};
+use loggia_grpc::{CallError, answered};
 use loggia_registry::Images;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -15,31 +16,26 @@ use tonic::{Code, Status};
 use tracing::{debug, info, warn};
 
 use crate::cluster::Cluster;
-use crate::functions::{Functions, default_limits};
+use crate::functions::Functions;
 use crate::names::IMAGE_LABEL;
 use crate::observe::Unobserved;
-use crate::pool::state::{Refusal, Settings as PoolSettings, State};
-use crate::pool::task::{Message, Task};
-use crate::pool::{Image, Permit, Pool, PoolError, Retry};
+use crate::pool::state::{Refusal, Settings as PoolSettings};
+use crate::pool::{self, Image, Permit, Pool, WeakPool};
 use crate::remove::remove_all;
-use crate::roster::Roster;
 use crate::secret::PullSecrets;
 use crate::settings::PodAddress;
 use crate::start::Starter;
 use crate::templates::{ReadError, Templates};
-use crate::watch::{End, Subject, Trouble, follow};
+use crate::watch::{End, News, Outages, Subject, follow};
 use crate::{Observer, Settings, Snapshot};
 
-/// How long the start waits for the template, so that a wrong one is told at once.
+/// How long the start waits for the template, so that a wrong one is a startup error.
 const TEMPLATE_TIME: Duration = Duration::from_millis(500);
-
-/// How long somebody who only looks waits for the pool.
-const SNAPSHOT_TIME: Duration = Duration::from_secs(1);
 
 /// How many functions are warmed up at once.
 const WARM_AT_ONCE: usize = 4;
 
-/// How often a call that has not begun is tried on another instance.
+/// How often a call that no server took is tried on another instance.
 const MOST_TRIES: u32 = 8;
 
 /// Runs functions in pods. Clones share the pool.
@@ -49,23 +45,19 @@ pub struct PodEvaluator {
     warm: watch::Receiver<bool>,
 }
 
-/// The pool, as one who brings it news knows it.
-struct Listener(mpsc::WeakUnboundedSender<Message>);
-
-/// Why there is no pod evaluator.
+/// Why the pod evaluator does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("failed to generate a base pod template: {0}")]
-    Template(String),
-    #[error("--pod-tls-ca, --pod-tls-cert, --pod-tls-key: {0}")]
-    Tls(#[from] loggia_grpc::tls::Error),
+    #[error("failed to generate a base pod template")]
+    Template(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("--pod-tls-ca, --pod-tls-cert, --pod-tls-key")]
+    Tls(#[source] loggia_grpc::tls::Error),
 }
 
 // === impl PodEvaluator ===
 
 impl PodEvaluator {
-    /// Starts the pool. What the cluster has is adopted, and what is to be warm is warmed, after this
-    /// returns.
+    /// Starts the pool. Existing pods are adopted, and listed functions are warmed up, after this returns.
     pub async fn start(
         client: kube::Client,
         images: Images,
@@ -74,21 +66,21 @@ impl PodEvaluator {
     ) -> Result<Self, StartError> {
         let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
         let settings = Arc::new(settings);
-        let trust = settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone())).transpose()?;
+        let trust = settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone())).transpose();
+        let trust = trust.map_err(StartError::Tls)?;
         let cluster = Cluster::new(&client, &settings.namespace, &settings.manager_namespace);
         let templates =
             Templates::new(cluster.clone(), settings.template.clone(), settings.wrapper_image.clone());
         match timeout(TEMPLATE_TIME, templates.read()).await {
-            Ok(Err(error @ ReadError::Invalid(_))) => return Err(StartError::Template(error.to_string())),
+            Ok(Err(error @ ReadError::Invalid(_))) => return Err(StartError::Template(error.into())),
             Ok(Err(error)) => warn!("{error}; it is asked for again when a pod is made"),
             Ok(Ok(_)) => {}
             Err(_) => warn!("the template of function pods is not known yet: the API server takes its time"),
         }
         let functions = watch::Sender::new(Arc::new(Functions::read(&settings)));
-        let (pool, messages) = Pool::new();
         let (garbage, removals) = mpsc::unbounded_channel();
         let secrets = Arc::new(PullSecrets::new(cluster.clone(), settings.pull_secret.clone()));
-        let trouble = watch::Sender::new(None);
+        let outage = Outages::new(None);
         let starter = Starter {
             settings: Arc::clone(&settings),
             cluster: cluster.clone(),
@@ -96,7 +88,7 @@ impl PodEvaluator {
             templates: templates.clone(),
             secrets: Arc::clone(&secrets),
             functions: functions.subscribe(),
-            trouble: trouble.clone(),
+            outage: outage.clone(),
             refused: Default::default(),
             trust: trust.clone(),
             observer,
@@ -105,45 +97,24 @@ impl PodEvaluator {
             patience: settings.ready_timeout,
             warm_at_once: WARM_AT_ONCE,
             margin: settings.scan_interval.unwrap_or_default().max(Duration::from_secs(5)) * 2,
-            retry: Retry::default(),
+            backoff: pool::Backoff::default(),
         };
-        let defaults = default_limits(&settings);
-        let limits = functions.borrow().limits.clone();
-        let task = Task {
-            state: State::new(pool_settings, defaults.clone(), limits),
-            roster: Roster::default(),
-            starter,
-            inbox: pool.inbox(),
-            garbage,
-            functions: functions.subscribe(),
-            template: templates.watch(),
-            defaults,
-            replies: Default::default(),
-            spellings: Default::default(),
-            hashes: Default::default(),
-            early: Vec::new(),
-            looked: Default::default(),
-            pulled: Default::default(),
-            notes: Task::notes(),
-            warm: watch::Sender::new(false),
-        };
-        let warm = task.warm.subscribe();
-        let ended = tokio::spawn(pool.run(task, messages));
+        let (pool, ended) = Pool::start(starter, pool_settings, templates.watch(), garbage);
         tokio::spawn(remove_all(cluster.clone(), removals));
-        let [pods, services, endpoints] = std::array::from_fn(|_| Listener(pool.inbox()));
+        let weak = pool.downgrade();
         let background = async move {
-            let no_services = Trouble::new(None);
+            let no_services = Outages::new(None);
             tokio::join!(
-                follow(cluster.pods, Subject::all("pods").with_label(IMAGE_LABEL), &trouble, move |news| {
-                    pods.tell(Message::Pods(Box::new(news)))
+                follow(cluster.pods, Subject::all("pods").with_label(IMAGE_LABEL), &outage, |news| {
+                    weak.upgrade().map(|pool| pool.pods_changed(news)).is_some()
                 }),
-                follow(cluster.services, Subject::all("services"), &no_services, move |news| {
-                    services.tell(Message::Services(Box::new(news)))
+                follow(cluster.services, Subject::all("services"), &no_services, |news| {
+                    weak.upgrade().map(|pool| pool.services_changed(news)).is_some()
                 }),
                 async {
-                    // Where pods are reached by their own addresses, it does not matter where Services lead.
+                    // Where pods are reached by their own addresses, it does not matter what Services select.
                     if settings.address != PodAddress::PodIp {
-                        follow_endpoints(cluster.endpoints, endpoints).await;
+                        follow_endpoints(cluster.endpoints, &weak).await;
                     }
                 },
                 templates.follow_changes(),
@@ -163,10 +134,10 @@ impl PodEvaluator {
                 _ = ended => debug!("The pool has ended"),
             }
         });
-        Ok(Self { pool, warm })
+        Ok(Self { warm: pool.warm(), pool })
     }
 
-    /// Returns once the functions that are to be warm are, as far as they can be.
+    /// Returns once the warm-up is over: each listed function has an instance, or could not get one.
     pub fn warmed_up(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut warm = self.warm.clone();
         async move {
@@ -174,21 +145,20 @@ impl PodEvaluator {
         }
     }
 
-    /// The pool as it is now; nothing if it does not answer at once.
-    pub async fn snapshot(&self) -> Option<Snapshot> {
-        timeout(SNAPSHOT_TIME, self.pool.snapshot()).await.ok().flatten()
+    /// The pool as it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.pool.snapshot()
     }
 
     async fn evaluate(&self, call: &Call) -> Result<Outcome, RunError> {
-        let function = call.function.image().ok_or_else(RunError::not_found)?;
-        function.reference().map_err(RunError::InvalidImage)?;
-        let (image, requested): (_, Arc<str>) = (Image::new(function.full_name()), function.name().into());
+        let image = call.function.image().ok_or_else(RunError::not_found)?;
+        image.reference().map_err(RunError::InvalidImage)?;
         let begin = Instant::now();
         let mut broke = false;
         let mut tries = 0;
         loop {
             tries += 1;
-            let permit = self.permit(call, &image, &requested).await?;
+            let permit = self.permit(call, image).await?;
             let waited = begin.elapsed();
             call.record.note(|recorded| {
                 recorded.queued = Some(waited);
@@ -198,92 +168,97 @@ impl PodEvaluator {
                 call.budget.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let sent = Instant::now();
             let outcome = tokio::select! {
-                outcome = permit.client.call(function.written(), call.input.to_bytes(), left) => outcome,
+                outcome = permit.client.call(image.written(), call.input.to_bytes(), left) => outcome,
                 () = permit.abandoned() => {
                     Err(CallError::Broken(Status::unavailable("the pod does not answer any more")))
                 }
             };
             call.record.note(|recorded| recorded.called = Some(sent.elapsed()));
             let pod = &permit.pod;
-            let status = match outcome {
+            let error = match outcome {
                 Ok(answer) => {
-                    debug!(pod = %pod, ?waited, took = ?begin.elapsed(), "evaluating {function} in pod");
+                    debug!(pod = %pod, ?waited, took = ?begin.elapsed(), "evaluating {image} in pod");
                     return Ok(answered(call, answer));
                 }
-                Err(CallError::NotSent(_)) if tries < MOST_TRIES => {
+                Err(error) => error,
+            };
+            match Retry::after(&error) {
+                Retry::Elsewhere if tries < MOST_TRIES => {
                     permit.broken();
-                    debug!(pod = %pod, "The call did not reach the pod: another one is tried");
+                    debug!(pod = %pod, "The pod did not take the call: another one is tried");
                     continue;
                 }
-                // The pod is about to leave and took no notice of the call.
-                Err(CallError::Final(status)) if is_leaving(&status) && tries < MOST_TRIES => {
-                    permit.broken();
-                    continue;
-                }
-                // Functions have no effects but their answer, so one that may have run may run once more.
-                Err(CallError::Broken(status) | CallError::Final(status)) if !broke && is_cut(&status) => {
+                Retry::Once if !broke => {
                     permit.broken();
                     broke = true;
                     info!(pod = %pod, "The connection broke during a call: it is made once more");
                     continue;
                 }
-                Err(error) => error.into_status(),
-            };
+                Retry::Elsewhere | Retry::Once | Retry::No => {}
+            }
+            let status = error.into_status();
             if status.code() == Code::Unavailable {
                 permit.broken();
             }
-            return status::read(&status, Some(&permit.pod));
+            return loggia_grpc::status::read(&status, Some(&permit.pod));
         }
     }
 
-    async fn permit(&self, call: &Call, image: &Image, requested: &Arc<str>) -> Result<Permit, RunError> {
-        let permit = self.pool.permit(image.clone(), Arc::clone(requested));
+    async fn permit(&self, call: &Call, image: &Image) -> Result<Permit, RunError> {
+        let permit = self.pool.permit(image.clone());
         let answer = match call.budget.deadline {
             Some(deadline) => timeout_at(deadline, permit).await.map_err(|_| RunError::TimedOut)?,
             None => permit.await,
         };
-        answer.map_err(|error| match error {
-            PoolError::Closed => RunError::Unavailable("the pool of function pods has ended; try again"),
-            PoolError::Refused(Refusal::QueueFull { waiting }) => RunError::NoInstance {
-                reason: format!("{waiting} calls wait for it already, and no more may (--max-queue-length)"),
-                code: loggia_function::Code::ResourceExhausted,
-            },
-            PoolError::Refused(Refusal::NoInstance(failure)) => RunError::NoInstance {
-                reason: failure.text.clone(),
-                code: loggia_function::Code::from_number(failure.code as i32),
+        answer.map_err(|refusal| RunError::NoInstance {
+            code: refusal.code(),
+            reason: match refusal {
+                Refusal::QueueFull { waiting } => {
+                    format!("{waiting} calls wait for it already, and no more may (--max-queue-length)")
+                }
+                Refusal::NoInstance(failure) => failure.text.clone(),
             },
         })
     }
 }
 
-/// Tells where Services lead, where that may be known; without it, a broken connection tells as much, only
-/// later.
-async fn follow_endpoints(api: Api<Endpoints>, pool: Listener) {
+/// Watches which pods Services select, where that is allowed; without it, the first broken connection shows as much.
+async fn follow_endpoints(api: Api<Endpoints>, pool: &WeakPool) {
     let subject = Subject::all("endpoints").if_allowed();
-    let tell = move |news| pool.tell(Message::Endpoints(Box::new(news)));
-    if let End::Refused(text) = follow(api, subject, &Trouble::new(None), tell).await {
+    let tell = |news: News<Endpoints>| pool.upgrade().map(|pool| pool.endpoints_changed(news)).is_some();
+    if let End::Refused(text) = follow(api, subject, &Outages::new(None), tell).await {
         info!("{text}; a Service that leads nowhere is noticed by the first call");
     }
 }
 
-/// The server in the pod refuses calls because it stops or has not quite started.
-fn is_leaving(status: &Status) -> bool {
-    let words = ["shutting down; try again", "is starting; try again"];
-    status.code() == Code::Unavailable && words.iter().any(|words| status.message().ends_with(words))
+/// Whether and how often a call that failed is made again, in another instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    /// The server was not reached or does not take calls: another one may.
+    Elsewhere,
+    /// The function may have run. It has no effects but its answer, so it may run once more.
+    Once,
+    No,
 }
 
-/// The call came to an end that the function had no part in.
-fn is_cut(status: &Status) -> bool {
-    status.code() == Code::Unavailable
-}
-
-// === impl Listener ===
-
-impl Listener {
-    /// Says whether there still is a pool.
-    fn tell(&self, message: Message) -> bool {
-        self.0.upgrade().is_some_and(|inbox| inbox.send(message).is_ok())
+impl Retry {
+    fn after(error: &CallError) -> Self {
+        match error {
+            CallError::NotSent(_) => Self::Elsewhere,
+            // Our own server says why: it starts, stops, or gave up the call when it stopped.
+            CallError::Final(status) if kind(status) == Some(Kind::Unavailable) => Self::Elsewhere,
+            // Porch's server sends no details. Its UNAVAILABLE comes from grpc-go, when a connection closes.
+            CallError::Broken(status) | CallError::Final(status) if status.code() == Code::Unavailable => {
+                Self::Once
+            }
+            CallError::Broken(_) | CallError::Final(_) => Self::No,
+        }
     }
+}
+
+/// What kind of failure the server in a pod reports, if it is one of ours.
+fn kind(status: &Status) -> Option<Kind> {
+    details::EvaluationError::of(status).map(|details| details.kind())
 }
 
 impl Runtime for PodEvaluator {
@@ -301,5 +276,27 @@ impl Runtime for PodEvaluator {
 
     fn run<'a>(&'a self, call: &'a Call) -> Running<'a> {
         Box::pin(self.evaluate(call))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_takes_no_calls_is_recognised_by_the_kind_of_its_error() {
+        let leaving = loggia_grpc::status::of_error("x", &RunError::Unavailable("in whatever words"));
+        assert_eq!(Retry::after(&CallError::Final(leaving)), Retry::Elsewhere);
+        assert_eq!(Retry::after(&CallError::NotSent(Status::unavailable(""))), Retry::Elsewhere);
+    }
+
+    #[test]
+    fn a_call_that_may_have_run_is_made_once_more_and_a_function_that_failed_is_not() {
+        let plain = || Status::unavailable("the function evaluator is shutting down; try again");
+        assert_eq!(Retry::after(&CallError::Broken(plain())), Retry::Once);
+        assert_eq!(Retry::after(&CallError::Final(plain())), Retry::Once, "words alone decide nothing");
+        assert_eq!(Retry::after(&CallError::Final(Status::internal("exit status 1"))), Retry::No);
+        let timed_out = loggia_grpc::status::of_error("x", &RunError::TimedOut);
+        assert_eq!(Retry::after(&CallError::Final(timed_out)), Retry::No);
     }
 }

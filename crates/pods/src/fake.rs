@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
@@ -15,9 +16,10 @@ use loggia_grpc::{Evaluations, Lifecycle};
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use crate::Settings;
 use crate::cluster::Cluster;
-use crate::names::PORT;
-use crate::start::chance;
+use crate::names::{PORT, random_id};
+use crate::settings::{PodAddress, PodSecurity};
 
 /// Does as it is told, or refuses everything.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,33 @@ pub(crate) struct PodServer {
 /// Gives back what it gets.
 #[derive(Debug)]
 struct Echo;
+
+/// Settings with short times. Pods are reached by their own addresses.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        namespace: "fn".to_owned(),
+        manager_namespace: "system".to_owned(),
+        wrapper_image: "x.io/wrapper:v1".to_owned(),
+        template: None,
+        cache_config: None,
+        warm_up: true,
+        ttl: Duration::from_secs(600),
+        max_waitlist_length: 2,
+        max_parallel_pods_per_function: 1,
+        max_concurrent_evaluations_per_pod: None,
+        max_queue_length: None,
+        scan_interval: None,
+        ready_timeout: Duration::from_secs(1),
+        message_limit: 1 << 20,
+        security: PodSecurity::Baseline,
+        address: PodAddress::PodIp,
+        cluster_domain: "cluster.local".to_owned(),
+        pull_secret: "auth-secret".to_owned(),
+        image_prefix: None,
+        tls: None,
+        owner: "us.1".to_owned(),
+    }
+}
 
 // === impl ApiServer ===
 
@@ -90,7 +119,7 @@ impl tower_service::Service<Request<Body>> for ApiServer {
 impl PodServer {
     /// An address of this machine that no other test has.
     pub(crate) fn some_address() -> String {
-        let [a, b, c, ..] = chance().to_be_bytes();
+        let [a, b, c, ..] = random_id().to_be_bytes();
         format!("127.{}.{b}.{}", a.clamp(1, 254), c.clamp(1, 254))
     }
 

@@ -13,22 +13,22 @@ use crate::blueprint::Resources;
 use crate::cache_config::CacheConfig;
 use crate::pool::{Image, Limits};
 
-/// How often the file is looked at.
+/// How often the file is checked for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is said of functions.
+/// The settings of single functions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Functions {
     pub(crate) limits: HashMap<Image, Limits>,
     pub(crate) resources: HashMap<Image, Resources>,
-    /// Those of the file, each with the image as it is written there.
-    pub(crate) listed: Vec<(Image, Arc<str>)>,
+    /// Those of the file, in its order.
+    pub(crate) listed: Vec<Image>,
 }
 
 // === impl Functions ===
 
 impl Functions {
-    /// Reads the file. What cannot be used is warned of; a file that is not there says nothing.
+    /// Reads the file. An entry that cannot be used is logged; without a file there are no entries.
     pub(crate) fn read(settings: &Settings) -> Self {
         let Some(file) = &settings.cache_config else { return Self::default() };
         let shown = file.display().to_string();
@@ -56,26 +56,28 @@ impl Functions {
         let mut functions = Self::default();
         for entry in &config.functions {
             let Some(image) = image_of(&entry.name, settings.image_prefix.as_deref()) else {
-                warn!("pod cache config: `{}` is no image; its entry is left out", entry.name);
+                warn!("pod cache config: `{}` is not an image; its entry is ignored", entry.name);
                 continue;
             };
             let defaults = default_limits(settings);
             let limits = Limits {
-                busy_at: entry.busy_at.unwrap_or(defaults.busy_at),
-                most_instances: entry.most_instances.unwrap_or(defaults.most_instances),
-                least_instances: entry.least_instances.unwrap_or(defaults.least_instances),
+                max_waitlist_length: entry.max_waitlist_length.unwrap_or(defaults.max_waitlist_length),
+                max_parallel_pods_per_function: entry
+                    .max_parallel_pods_per_function
+                    .unwrap_or(defaults.max_parallel_pods_per_function),
+                min_pods_per_function: entry.min_pods_per_function.unwrap_or(defaults.min_pods_per_function),
                 ttl: entry.ttl.unwrap_or(defaults.ttl),
                 ..defaults
             };
             functions.limits.insert(image.clone(), limits);
             functions.resources.insert(image.clone(), entry.resources.clone());
-            functions.listed.retain(|(known, _)| *known != image);
-            functions.listed.push((image, entry.name.as_str().into()));
+            functions.listed.retain(|known| *known != image);
+            functions.listed.push(image);
         }
         functions
     }
 
-    /// Tells of changes of the file, for as long as the future is polled.
+    /// Sends the settings whenever the file changes, for as long as the future is polled.
     pub(crate) async fn follow_changes(settings: Arc<Settings>, tell: watch::Sender<Arc<Self>>) {
         let Some(file) = settings.cache_config.clone() else { return };
         let mut known = stamp(&file);
@@ -96,28 +98,44 @@ impl Functions {
     }
 }
 
-/// The limits of a function of which nothing is said.
+/// The limits of a function without an entry in the file.
 pub(crate) fn default_limits(settings: &Settings) -> Limits {
     Limits {
-        busy_at: settings.busy_at,
-        most_instances: settings.most_instances,
-        least_instances: 0,
-        most_running: settings.most_running,
-        most_waiting: settings.most_waiting,
+        max_waitlist_length: settings.max_waitlist_length,
+        max_parallel_pods_per_function: settings.max_parallel_pods_per_function,
+        min_pods_per_function: 0,
+        max_concurrent_evaluations_per_pod: settings.max_concurrent_evaluations_per_pod,
+        max_queue_length: settings.max_queue_length,
         ttl: settings.ttl,
     }
 }
 
-/// The function that a name stands for.
-pub(crate) fn image_of(name: &str, prefix: Option<&str>) -> Option<Image> {
-    let image = loggia_function::Image::with_prefix(name, prefix);
-    image.reference().ok()?;
-    Some(Image::new(image.full_name()))
+/// The function that a name in the file means, with the prefix applied if the name is short.
+fn image_of(name: &str, prefix: Option<&str>) -> Option<Image> {
+    Some(Image::with_prefix(name, prefix)).filter(|image| image.reference().is_ok())
 }
 
-/// What changes when a file does, also by way of a link, as Kubernetes mounts them.
+/// What changes when a file does. Kubernetes swaps a symbolic link, so the real path counts, too.
 fn stamp(file: &Path) -> Option<(std::time::SystemTime, u64, std::path::PathBuf)> {
     let real = std::fs::canonicalize(file).ok()?;
     let metadata = std::fs::metadata(&real).ok()?;
     Some((metadata.modified().ok()?, metadata.len(), real))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_name_is_warmed_up_with_the_image_below_the_default_prefix() {
+        let config = CacheConfig::parse("f.yaml", b"- name: set-labels:v1\n- name: x.io/f:v1\n").unwrap();
+        let settings = Settings { image_prefix: Some("r.io/fns/".to_owned()), ..crate::fake::settings() };
+        let functions = Functions::of(&config, &settings);
+        let listed: Vec<_> = functions.listed.iter().map(|image| (image.full_name(), image.name())).collect();
+        assert_eq!(
+            listed,
+            [("r.io/fns/set-labels:v1", "r.io/fns/set-labels:v1"), ("x.io/f:v1", "x.io/f:v1")],
+            "a registry is asked for what is requested, and without the prefix that is Docker Hub"
+        );
+    }
 }

@@ -1,11 +1,12 @@
 //! Function pods on Kubernetes: the pool, the pod manager, templates, garbage collection.
 //!
-//! A call asks the [pool] for an instance of its function and gets one at once from the pool's own state,
-//! or waits for one that is started. What the cluster knows arrives by [watch], is matched with the pool's
-//! instances by the [roster], and never costs a call anything.
+//! A call asks the [pool] for an instance of its function. It gets a warm one under one short lock, or waits for one that
+//! is started. Objects of the cluster arrive by [watch] and are matched with the pool's instances by the [roster]; no
+//! call waits for the API server while a warm instance exists.
 
 mod blueprint;
 mod cache_config;
+mod clock;
 mod cluster;
 mod count;
 mod diagnosis;
@@ -13,15 +14,17 @@ mod evaluator;
 #[cfg(test)]
 mod fake;
 mod functions;
-mod hop;
+mod kube_text;
 mod names;
 mod observe;
+mod pod_tls;
 mod pool;
 mod remove;
 mod roster;
 mod secret;
 mod settings;
 mod start;
+mod status;
 mod template;
 mod templates;
 mod watch;

@@ -1,9 +1,11 @@
-//! How instances are called.
+//! The names of instances and their objects.
 //!
 //! An instance's ID is `NAME-TAG-N-HASH8`, as Porch names it wherever that gives a name that Kubernetes
-//! takes. The Service and the pod's label are the ID; the pod adds five characters of chance.
+//! takes. The Service and the pod's label are the ID; the pod adds five random characters.
 
+use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, Hasher as _};
 
 use loggia_registry::Reference;
 use ring::digest;
@@ -12,7 +14,7 @@ use ring::digest;
 pub(crate) const IMAGE_LABEL: &str = "fn.kpt.dev/image";
 /// The annotation that names the template of a pod: `inline-v1`, or the resourceVersion of an object.
 pub(crate) const TEMPLATE_VERSION: &str = "fn.kpt.dev/template-version";
-/// The annotation that says, in seconds since 1970, when a pod that nobody uses may be removed.
+/// The annotation with the time from which an unused pod may be removed, in seconds since 1970.
 pub(crate) const RECLAIM_AFTER: &str = "fn.kpt.dev/reclaim-after";
 /// The function that an instance runs, in full.
 pub(crate) const IMAGE: &str = "loggia.dev/image";
@@ -60,7 +62,7 @@ pub(crate) fn id(reference: &Reference, digest: &str, number: usize) -> String {
 }
 
 /// A name for a pod of the instance, with five characters that no other pod has.
-pub(crate) fn pod_name(id: &str, chance: u64) -> String {
+pub(crate) fn pod_name(id: &str, random: u64) -> String {
     // The characters that Kubernetes itself uses for generated names.
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut stem = id;
@@ -68,12 +70,17 @@ pub(crate) fn pod_name(id: &str, chance: u64) -> String {
         stem = stem[..LONGEST - SUFFIX].trim_end_matches('-');
     }
     let mut name = format!("{stem}-");
-    let mut rest = chance;
+    let mut rest = random;
     for _ in 0..5 {
         name.push(char::from(LETTERS[(rest % 27) as usize]));
         rest /= 27;
     }
     name
+}
+
+/// A number that cannot be foreseen: each hasher of the standard library has random keys.
+pub(crate) fn random_id() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// The name under which a Service is found, and which the certificate of its pod must be for.

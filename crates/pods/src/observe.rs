@@ -1,4 +1,4 @@
-//! What others may watch: the pool as it is, and what happens to its instances.
+//! What others may observe: the pool as it is, and what happens to its instances.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Is told what happens to instances, and what the API server is asked. Everything is told in passing: an
+/// Gets reports of what happens to instances, and of requests to the API server. It runs on the pool's paths: an
 /// observer must not block.
 pub trait Observer: fmt::Debug + Send + Sync {
     /// One step of bringing up an instance is done.
@@ -18,7 +18,7 @@ pub trait Observer: fmt::Debug + Send + Sync {
     /// An instance of this pool left.
     fn left(&self, _image: &str, _why: &'static str) {}
 
-    /// The API server was asked; without a code it did not answer.
+    /// A request to the API server is over; without a code there was no answer.
     fn asked(&self, _verb: &'static str, _resource: &str, _code: Option<u16>, _took: Duration) {}
 }
 
@@ -45,7 +45,7 @@ pub struct Snapshot {
     pub functions: Vec<FunctionView>,
     /// Functions that are to be warmed up and were not yet.
     pub to_warm: usize,
-    /// Why there is no news of pods, if there is none.
+    /// Why the watch of pods is down, if it is.
     pub trouble: Option<String>,
 }
 
@@ -91,11 +91,11 @@ pub enum InstanceState {
     Leaving,
 }
 
-/// Nobody watches.
+/// Ignores all reports.
 #[derive(Debug)]
 pub(crate) struct Unobserved;
 
-/// How far the cluster has come with a pod, as far as it shows.
+/// How far a start has come, and since when.
 #[derive(Debug)]
 pub(crate) struct Progress {
     observer: Arc<dyn Observer>,
@@ -161,7 +161,7 @@ impl Progress {
         }
     }
 
-    /// What a pod says of itself.
+    /// Takes over what a pod's status shows.
     pub(crate) fn seen(&mut self, pod: &Pod) {
         if let Some(phase) = phase_of(pod) {
             self.reached(phase);
@@ -224,7 +224,7 @@ mod tests {
         after(4).await;
         let initialized = json!([{ "type": "Initialized", "status": "True" }]);
         progress.seen(&pod(json!({ "spec": scheduled, "status": { "conditions": initialized } })));
-        // News that is no news.
+        // An older state changes nothing.
         progress.seen(&pod(json!({ "spec": scheduled })));
         after(5).await;
         let running = json!([{
@@ -253,21 +253,21 @@ mod tests {
     #[test]
     fn a_snapshot_shows_each_function_with_its_own_instances_and_calls() {
         use crate::pool::state::{CallId, Effect, Event, Settings, State};
-        use crate::pool::{Failure, FailureKind, Image, Limits, Retry};
+        use crate::pool::{Backoff, Cause, Failure, Image, Limits};
 
         let limits = Limits {
-            busy_at: 2,
-            most_instances: 2,
-            least_instances: 0,
-            most_running: None,
-            most_waiting: None,
+            max_waitlist_length: 2,
+            max_parallel_pods_per_function: 2,
+            min_pods_per_function: 0,
+            max_concurrent_evaluations_per_pod: None,
+            max_queue_length: None,
             ttl: Duration::from_secs(60),
         };
         let settings = Settings {
             patience: Duration::from_secs(60),
             warm_at_once: 1,
             margin: Duration::from_secs(10),
-            retry: Retry::default(),
+            backoff: Backoff::default(),
         };
         let mut state = State::new(settings, limits, Default::default());
         let begin = std::time::Instant::now();
@@ -285,18 +285,16 @@ mod tests {
         ask(&mut state, "r.io/b:v1");
         ask(&mut state, "r.io/b:v1").expect("a second instance, for the third call");
         let broken = ask(&mut state, "r.io/a:v1").unwrap();
-        let failure =
-            Failure { kind: FailureKind::Passing, text: "no node".to_owned(), code: tonic::Code::Unknown };
+        let failure = Failure::passing(Cause::Failed, "no node");
         state.on(Event::Started { instance: broken, outcome: Err(Arc::new(failure)) }, begin);
 
-        let views = state.snapshot(begin + Duration::from_secs(5));
-        assert!(views.instances.iter().any(|(id, view)| *id == first && view.running == 3));
-        let snapshot = views.finish();
+        let snapshot = state.views(begin + Duration::from_secs(5)).finish(0);
         let [a, b] = snapshot.functions.as_slice() else { panic!("{snapshot:#?}") };
         assert_eq!((a.image.as_str(), a.waiting, a.instances.len()), ("r.io/a:v1", 1, 0));
         assert_eq!(a.failure.as_deref(), Some("no node"));
         assert_eq!((b.image.as_str(), b.waiting, b.failure.as_deref()), ("r.io/b:v1", 0, None));
         let states: Vec<_> = b.instances.iter().map(|instance| instance.state).collect();
         assert_eq!(states, [InstanceState::Busy, InstanceState::Starting]);
+        assert_eq!(b.instances[0].running, 3);
     }
 }

@@ -1,48 +1,70 @@
-//! The pool: which function pods run, who waits for them, when they retire.
+//! The pool: which function pods run, which calls wait for them, when they retire.
 //!
-//! [`State`](state::State) decides and does nothing; one [`Task`] owns it and carries out what it decides. What callers
-//! tell it is heard where they are, under a lock, so that a warm call waits for nobody; all other news comes by its
-//! inbox.
+//! [`State`](state::State) decides and does nothing. [`Inner`] joins it with the cluster's objects and the waiting calls,
+//! behind one lock. Each method of [`Pool`] locks it, feeds one event, unlocks, and only then carries out the
+//! [actions](action::Action) that were decided, so nothing logs, hashes, spawns or awaits under the lock.
 
+mod action;
 mod event;
+mod freshness;
 mod function;
+mod inner;
+mod news;
+#[cfg(test)]
+mod shell_tests;
 #[cfg(test)]
 mod simulation;
 pub(crate) mod state;
-pub(crate) mod task;
 #[cfg(test)]
 mod tests;
+mod ticker;
+mod types;
+mod views;
 mod warm_up;
 
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use loggia_grpc::Client;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tonic::Code;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
 
-use self::state::{CallId, InstanceId, Refusal};
-use self::task::{Message, Task};
+use self::freshness::Freshness;
+use self::inner::{Answer, Inner};
+use self::state::{CallId, Event, InstanceId, Refusal, Settings};
+pub(crate) use self::types::{Backoff, Cause, Failure, FailureKind, Limits};
 use crate::Snapshot;
+use crate::clock::unix_now;
+use crate::roster::Garbage;
+use crate::start::Starter;
+use crate::template::Template;
+pub(crate) use loggia_function::Image;
 
-/// The way to the pool. Clones share it; with the last one the pool ends, and its pods stay.
+/// Patches of pods that run at once.
+const PATCHES_AT_ONCE: usize = 4;
+
+/// The pool. Clones share it; with the last one it ends, and its pods stay.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool {
-    inbox: mpsc::UnboundedSender<Message>,
-    desk: Arc<Desk>,
-}
+pub(crate) struct Pool(Arc<Shared>);
 
-/// Where the task is found by those who call.
-#[derive(Debug, Default)]
-pub(crate) struct Desk {
-    /// Nobody before it runs and after it has ended.
-    task: Mutex<Option<Task>>,
-    /// The task has to wake up earlier than it planned to.
-    earlier: Notify,
-    calls: AtomicU64,
+/// The pool for those that must not keep it alive: its watches and the work that it spawned.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakPool(Weak<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Locked for as long as one event takes.
+    inner: Mutex<Inner>,
+    /// Tells the ticker that the next tick is due earlier than planned, and by its end that the pool is gone.
+    rescheduled: watch::Sender<()>,
+    /// The warm-up is over.
+    warm: watch::Sender<bool>,
+    starter: Starter,
+    freshness: Freshness,
+    garbage: mpsc::UnboundedSender<Garbage>,
+    patch_slots: Arc<Semaphore>,
+    /// A permit may be dropped on a thread without a runtime, and what follows from that may spawn.
+    runtime: Handle,
 }
 
 /// The right of one call to use one instance, until it is dropped.
@@ -52,12 +74,14 @@ pub(crate) struct Permit {
     pub(crate) pod: Arc<str>,
     instance: InstanceId,
     lost: watch::Receiver<bool>,
-    place: Place,
+    call: CallGuard,
 }
 
-/// What a call takes up in the pool, waiting or running.
+/// A call that the pool knows, waiting or running. Dropping it ends the call.
+///
+/// It exists only after [`Inner::ask`] has returned, so a call cannot end before it was asked.
 #[derive(Debug)]
-struct Place {
+struct CallGuard {
     call: CallId,
     pool: Pool,
 }
@@ -71,155 +95,104 @@ pub(crate) struct Endpoint {
     lost: watch::Receiver<bool>,
 }
 
-/// Why a call has no permit.
-#[derive(Debug)]
-pub(crate) enum PoolError {
-    Refused(Refusal),
-    /// The pool has ended.
-    Closed,
-}
-
-/// A function: an image reference in its full form, so that two spellings of one image are one function.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Image(Arc<str>);
-
-/// How many instances a function may have, and for how long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// The load of an instance at which another one is started.
-    pub(crate) busy_at: usize,
-    pub(crate) most_instances: usize,
-    /// How many are kept even if nobody uses them.
-    pub(crate) least_instances: usize,
-    /// The calls that may run in one instance at once.
-    pub(crate) most_running: Option<usize>,
-    /// The calls that may wait for an instance.
-    pub(crate) most_waiting: Option<usize>,
-    pub(crate) ttl: Duration,
-}
-
-/// How long to wait before an instance is started again after one failed.
-#[derive(Clone, Debug)]
-pub(crate) struct Retry {
-    pub(crate) least: Duration,
-    /// After failures that pass by themselves.
-    pub(crate) most_passing: Duration,
-    /// After failures that somebody has to mend.
-    pub(crate) most_lasting: Duration,
-    pub(crate) crowded: Duration,
-}
-
-/// Why an instance did not start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) kind: FailureKind,
-    /// What the caller gets to read, after the frame that Porch's users know.
-    pub(crate) text: String,
-    pub(crate) code: Code,
-}
-
-/// What trying again would help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureKind {
-    /// It passes by itself: whoever waits goes on waiting.
-    Passing,
-    /// Somebody has to mend something: whoever waits is told at once.
-    Lasting,
-    /// Other replicas have as many instances as there may be; theirs will do.
-    Crowded,
-}
-
 // === impl Pool ===
 
 impl Pool {
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Message>) {
-        let (inbox, messages) = mpsc::unbounded_channel();
-        (Self { inbox, desk: Arc::default() }, messages)
+    /// Starts a pool and the task that ticks it, which ends with the last handle of the pool.
+    pub(crate) fn start(
+        starter: Starter,
+        settings: Settings,
+        template: watch::Receiver<Option<Arc<Template>>>,
+        garbage: mpsc::UnboundedSender<Garbage>,
+    ) -> (Self, JoinHandle<()>) {
+        let functions = starter.functions.clone();
+        let inner = Inner::new(settings, &starter.settings, functions.borrow().limits.clone());
+        let (rescheduled, reschedules) = watch::channel(());
+        let scan_interval = starter.settings.scan_interval;
+        let pool = Self(Arc::new(Shared {
+            inner: Mutex::new(inner),
+            rescheduled,
+            warm: watch::Sender::new(false),
+            freshness: Freshness::new(starter.clone(), template.clone()),
+            starter,
+            garbage,
+            patch_slots: Arc::new(Semaphore::new(PATCHES_AT_ONCE)),
+            runtime: Handle::current(),
+        }));
+        let ticker =
+            ticker::Ticker { pool: pool.downgrade(), reschedules, functions, template, scan_interval };
+        let ticker = tokio::spawn(ticker.run());
+        (pool, ticker)
     }
 
-    /// Has the task work until the last handle of the pool is gone.
-    pub(crate) fn run(
-        &self,
-        task: Task,
-        messages: mpsc::UnboundedReceiver<Message>,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        task::run(Arc::clone(&self.desk), task, messages)
+    pub(crate) fn downgrade(&self) -> WeakPool {
+        WeakPool(Arc::downgrade(&self.0))
     }
 
-    /// Waits for an instance of the function. Whoever stops waiting leaves the queue by that.
-    pub(crate) async fn permit(&self, image: Image, requested: Arc<str>) -> Result<Permit, PoolError> {
-        let call = CallId(self.desk.calls.fetch_add(1, Ordering::Relaxed));
-        let place = Place { call, pool: self.clone() };
-        let (reply, answer) = oneshot::channel();
-        self.tell(Message::Ask { image, requested, call, reply })?;
-        let answer = answer.await.map_err(|_| PoolError::Closed)?;
-        let Endpoint { instance, client, pod, lost } = answer.map_err(PoolError::Refused)?;
-        Ok(Permit { client, pod, instance, lost, place })
+    /// Waits for an instance of the function. Dropping the future takes the call out of the queue.
+    pub(crate) async fn permit(&self, image: Image) -> Result<Permit, Refusal> {
+        let (call, answer) = self.update(|inner| inner.ask(image));
+        let call = CallGuard { call, pool: self.clone() };
+        let answer = match answer {
+            Answer::Now(answer) => answer,
+            Answer::Later(answer) => answer.await.unwrap_or_else(|_| Err(inner::forgotten())),
+        };
+        let Endpoint { instance, client, pod, lost } = answer?;
+        Ok(Permit { client, pod, instance, lost, call })
     }
 
-    /// Has the task hear something now, if it can be.
-    fn tell(&self, message: Message) -> Result<(), PoolError> {
-        let send = |message| self.inbox.send(message).map_err(|_| PoolError::Closed);
-        // What the task does about it may need a runtime, which somebody who drops a permit may be without.
-        if Handle::try_current().is_err() {
-            return send(message);
+    /// Whether the warm-up is over.
+    pub(crate) fn warm(&self) -> watch::Receiver<bool> {
+        self.0.warm.subscribe()
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let views = self.lock().views();
+        let trouble = self.0.starter.outage.borrow().as_ref().map(|outage| outage.text.clone());
+        Snapshot { trouble, ..views.finish(unix_now()) }
+    }
+
+    /// Feeds the pool under its lock. What it decides is carried out after the lock is released.
+    fn update<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        let mut inner = self.lock();
+        let planned = inner.next_tick();
+        let result = change(&mut inner);
+        let next = inner.next_tick();
+        let actions = inner.take_actions();
+        // Before the actions: the callers that they wake would block on the lock.
+        drop(inner);
+        if next.is_some_and(|next| planned.is_none_or(|planned| next < planned)) {
+            self.0.rescheduled.send_replace(());
         }
-        match &mut *self.desk.task() {
-            None => send(message),
-            Some(task) => {
-                let planned = task.next_wake();
-                task.hear(message);
-                let sooner = task.next_wake().is_some_and(|at| planned.is_none_or(|planned| at < planned));
-                if sooner {
-                    self.desk.earlier.notify_one();
-                }
-                Ok(())
-            }
+        for action in actions {
+            self.carry_out(action);
         }
+        result
     }
 
-    pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
-        let (reply, answer) = oneshot::channel();
-        self.inbox.send(Message::Show { reply }).ok()?;
-        answer.await.ok()
-    }
-
-    /// A way to tell the pool things that does not keep it alive.
-    pub(crate) fn inbox(&self) -> mpsc::WeakUnboundedSender<Message> {
-        self.inbox.downgrade()
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Desk ===
+// === impl WeakPool ===
 
-impl Desk {
-    /// Lets the task come or go.
-    fn seat(&self, task: Option<Task>) {
-        let left = std::mem::replace(&mut *self.task(), task);
-        // Outside the lock, as it takes others with it.
-        drop(left);
-    }
-
-    /// Has the task do something; without it, nothing is done.
-    fn with<T: Default>(&self, work: impl FnOnce(&mut Task) -> T) -> T {
-        self.task().as_mut().map(work).unwrap_or_default()
-    }
-
-    fn task(&self) -> MutexGuard<'_, Option<Task>> {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+impl WeakPool {
+    pub(crate) fn upgrade(&self) -> Option<Pool> {
+        self.0.upgrade().map(Pool)
     }
 }
 
 // === impl Permit ===
 
 impl Permit {
-    /// The connection broke: nobody else should have the same surprise.
+    /// Reports a broken connection: the instance gets no more calls until a health check has passed.
     pub(crate) fn broken(&self) {
-        let event = state::Event::Broken { instance: self.instance };
-        let _ = self.place.pool.tell(Message::Event(event));
+        let event = Event::Broken { instance: self.instance };
+        self.call.pool.update(|inner| inner.on(event));
     }
 
-    /// Returns when no answer will come from the instance any more.
+    /// Returns when the pool has given up the calls that run in the instance.
     pub(crate) async fn abandoned(&self) {
         if self.lost.clone().wait_for(|lost| *lost).await.is_err() {
             std::future::pending::<()>().await;
@@ -227,39 +200,10 @@ impl Permit {
     }
 }
 
-impl Drop for Place {
+// === impl CallGuard ===
+
+impl Drop for CallGuard {
     fn drop(&mut self) {
-        let _ = self.pool.tell(Message::Ended { call: self.call });
-    }
-}
-
-// === impl Image ===
-
-impl Image {
-    pub(crate) fn new(reference: impl Into<Arc<str>>) -> Self {
-        Self(reference.into())
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Image {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-// === impl Retry ===
-
-impl Default for Retry {
-    fn default() -> Self {
-        Self {
-            least: Duration::from_millis(500),
-            most_passing: Duration::from_secs(5),
-            most_lasting: Duration::from_secs(10),
-            crowded: Duration::from_millis(500),
-        }
+        self.pool.update(|inner| inner.end(self.call));
     }
 }

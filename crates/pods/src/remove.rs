@@ -1,4 +1,4 @@
-//! Deleting what is not wanted, a little at a time.
+//! Deleting objects, a few at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,25 +17,25 @@ const AT_ONCE: usize = 4;
 /// The time between the beginnings of two deletions.
 const PACE: Duration = Duration::from_millis(25);
 
-/// How often a deletion is tried. What is left then is found by a later look at the namespace.
+/// How often a deletion is tried. What is left then is found by a later scan.
 const TRIES: u32 = 6;
 
-/// Deletes what it is sent, until nobody sends any more.
+/// Deletes what arrives, until the channel closes.
 pub(crate) async fn remove_all(cluster: Cluster, mut garbage: mpsc::UnboundedReceiver<Garbage>) {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let slots = Arc::new(Semaphore::new(AT_ONCE));
     let refused = Arc::new(AtomicBool::new(false));
     while let Some(thing) = garbage.recv().await {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let (cluster, refused) = (cluster.clone(), Arc::clone(&refused));
         tokio::spawn(async move {
             remove(&cluster, &thing, &refused).await;
-            drop(place);
+            drop(slot);
         });
         sleep(PACE).await;
     }
 }
 
-/// What is refused is said once, until something is not.
+/// Deletes one object, with retries. A refusal is logged once, until a deletion succeeds.
 async fn remove(cluster: &Cluster, thing: &Garbage, refused: &AtomicBool) {
     let mut pause = Duration::from_millis(500);
     for attempt in 1..=TRIES {
@@ -49,13 +49,23 @@ async fn remove(cluster: &Cluster, thing: &Garbage, refused: &AtomicBool) {
                 cluster.delete_service(name, uid.as_deref()).await.map_err(|error| ("services", error))
             }
         };
-        let Err((resource, error)) = result else { return refused.store(false, Ordering::Relaxed) };
+        let Err((resource, error)) = result else {
+            refused.store(false, Ordering::Relaxed);
+            return;
+        };
         let text = cluster.diagnose("delete", resource, &error).text;
-        match error.code() {
-            Some(401 | 403) if refused.swap(true, Ordering::Relaxed) => return debug!("{text}"),
-            Some(401 | 403) => return warn!("{text}; until then pods that nobody uses stay"),
-            _ if attempt == TRIES => return warn!("{text}"),
-            _ => {}
+        if matches!(error.code(), Some(401 | 403)) {
+            let logged = refused.swap(true, Ordering::Relaxed);
+            if logged {
+                debug!("{text}");
+            } else {
+                warn!("{text}; until then pods that nobody uses stay");
+            }
+            return;
+        }
+        if attempt == TRIES {
+            warn!("{text}");
+            return;
         }
         sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
@@ -104,8 +114,8 @@ mod tests {
         sleep(Duration::from_secs(1)).await;
         let requests = api.requests();
         assert_eq!(requests.len(), 200);
-        let place = |path: &str| requests.iter().position(|request| request.ends_with(path)).unwrap();
-        assert!(place("/pods/p7") < place("/services/s-p7"));
+        let position = |path: &str| requests.iter().position(|request| request.ends_with(path)).unwrap();
+        assert!(position("/pods/p7") < position("/services/s-p7"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -114,6 +124,6 @@ mod tests {
         let refused = AtomicBool::new(false);
         remove(&api.cluster(), &pod("p"), &refused).await;
         assert_eq!(api.requests().len(), 1);
-        assert!(refused.load(Ordering::Relaxed), "it was said");
+        assert!(refused.load(Ordering::Relaxed), "it was logged");
     }
 }

@@ -1,81 +1,82 @@
 //! Which object of the cluster is which instance of the pool.
 //!
-//! Pure, like the pool: news in, events and garbage out. Pods are known by their names, which have a part
-//! of chance and are never used twice.
+//! Pure, like the pool's state: news in, events and garbage out. Pods are known by their names, which end in random
+//! characters and are never used twice.
 
 mod record;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Service};
 
-pub(crate) use self::record::{Discovery, Record};
-use self::record::{label, phase};
-use crate::blueprint::note as annotation;
-use crate::names::{IMAGE_LABEL, OWNER};
+pub(crate) use self::record::{Discovery, Made, Record, Sighting};
+use crate::blueprint::annotation;
+use crate::clock::Now;
+use crate::names::IMAGE_LABEL;
+use crate::pool::Image;
 use crate::pool::state::{Event, InstanceId, Sight};
 use crate::watch::News;
 
-/// How long a Service may be without a pod: whoever made it is about to make the pod, too.
-const LONELY_TIME: Duration = Duration::from_secs(20);
+/// How long a Service may be without a pod: it is created first, and its pod right after it.
+const ORPHAN_TIME: Duration = Duration::from_secs(20);
 
-/// How long a deletion may take to be seen before it is asked for again.
+/// How long a deletion may take to show before it is requested again.
 const DELETION_TIME: Duration = Duration::from_secs(120);
 
-/// One moment, on both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    pub(crate) instant: Instant,
-    /// Seconds since 1970.
-    pub(crate) unix: i64,
-}
-
 /// All instances, and what else the namespace has of their kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Roster {
+    /// The name of this replica, which its pods carry.
+    owner: String,
+    /// How long a pod is kept that does not say how long it is wanted.
+    ttl: Duration,
     pub(crate) records: HashMap<InstanceId, Record>,
-    by_pod: HashMap<String, InstanceId>,
-    pods: HashMap<String, PodNote>,
-    services: HashMap<String, ServiceNote>,
-    /// Where each Service leads, as far as that is known.
+    by_pod: HashMap<Arc<str>, InstanceId>,
+    by_service: HashMap<String, Vec<InstanceId>>,
+    pods: HashMap<String, KnownPod>,
+    /// The names of the pods that each ID has, by their label.
+    pods_of: HashMap<String, HashSet<String>>,
+    services: HashMap<String, KnownService>,
+    /// The addresses that each Service selects, as far as that is known.
     endpoints: HashMap<String, Vec<String>>,
 }
 
 #[derive(Debug)]
-struct PodNote {
+struct KnownPod {
     uid: Option<String>,
     id: String,
     terminating: bool,
     fate: Fate,
 }
 
-/// What was decided about a pod that is no instance's, or no longer.
+/// What was decided about a pod without an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Open,
-    /// Others take care of it.
+    /// Its owner removes it.
     Forgotten,
-    /// Since when somebody is to delete it.
+    /// Since when it is to be deleted.
     Condemned(Instant),
 }
 
 #[derive(Debug)]
-struct ServiceNote {
+struct KnownService {
     uid: Option<String>,
     cluster_ip: Option<String>,
-    lonely_since: Option<Instant>,
+    orphaned_since: Option<Instant>,
 }
 
-/// An object that belongs to nobody.
+/// An object to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Garbage {
     Pod {
         name: String,
         uid: Option<String>,
-        /// Its name and identity.
+        /// Its name and UID.
         service: Option<(String, Option<String>)>,
         why: String,
     },
@@ -85,40 +86,59 @@ pub(crate) enum Garbage {
     },
 }
 
-/// What news of an object mean.
+/// What news of an object means.
 #[derive(Debug, Default)]
 pub(crate) struct Meaning {
     pub(crate) events: Vec<Event>,
-    pub(crate) garbage: Vec<Garbage>,
-    /// Pods that nobody has spoken for, to be given names as instances.
-    pub(crate) found: Vec<Discovery>,
-    /// Instances whose node told just now what it made of the name of their image.
-    pub(crate) pulled: Vec<InstanceId>,
+    pub(crate) garbage: Option<Garbage>,
+    /// A pod without an instance, to be given one.
+    pub(crate) found: Option<Discovery>,
+    /// An instance whose node has just reported the digest that it pulled.
+    pub(crate) pulled: Option<InstanceId>,
 }
 
 // === impl Roster ===
 
 impl Roster {
-    /// A new instance, of which there is nothing yet.
+    pub(crate) fn new(owner: String, ttl: Duration) -> Self {
+        Self {
+            owner,
+            ttl,
+            records: HashMap::new(),
+            by_pod: HashMap::new(),
+            by_service: HashMap::new(),
+            pods: HashMap::new(),
+            pods_of: HashMap::new(),
+            services: HashMap::new(),
+            endpoints: HashMap::new(),
+        }
+    }
+
+    /// A new instance, which was found or has no objects yet.
     pub(crate) fn add(&mut self, instance: InstanceId, record: Record) {
         if let Some(pod) = &record.pod {
-            self.by_pod.insert(pod.clone(), instance);
+            self.by_pod.insert(Arc::clone(pod), instance);
+        }
+        if let Some(service) = &record.service {
+            self.by_service.entry(service.clone()).or_default().push(instance);
         }
         self.records.insert(instance, record);
     }
 
     /// The names under which an instance is about to be created.
-    pub(crate) fn name(&mut self, instance: InstanceId, pod: String, service: String) {
+    pub(crate) fn name(&mut self, instance: InstanceId, pod: &str, service: &str) {
         let Some(record) = self.records.get_mut(&instance) else { return };
-        self.by_pod.insert(pod.clone(), instance);
+        let pod = Arc::<str>::from(pod);
+        self.by_pod.insert(Arc::clone(&pod), instance);
+        self.by_service.entry(service.to_owned()).or_default().push(instance);
         record.pod = Some(pod);
-        record.service = Some(service);
+        record.service = Some(service.to_owned());
     }
 
-    /// The instance is to be deleted: what there is of it in the cluster, for whoever is to do it.
+    /// The instance is to be deleted: its objects in the cluster.
     pub(crate) fn condemn(&mut self, instance: InstanceId, why: String, now: Instant) -> Option<Garbage> {
         let record = self.take(instance, Fate::Condemned(now))?;
-        let name = record.pod?;
+        let name = record.pod?.to_string();
         let uid = self.pods.get(&name).and_then(|pod| pod.uid.clone());
         let service = record.service.map(|service| {
             let uid = self.services.get(&service).and_then(|service| service.uid.clone());
@@ -127,7 +147,7 @@ impl Roster {
         Some(Garbage::Pod { name, uid, service, why })
     }
 
-    /// The instance is no longer the pool's, and somebody else's to remove.
+    /// The instance is no longer the pool's; its owner removes it.
     pub(crate) fn forget(&mut self, instance: InstanceId) {
         self.take(instance, Fate::Forgotten);
     }
@@ -136,8 +156,16 @@ impl Roster {
         let record = self.records.remove(&instance)?;
         if let Some(pod) = &record.pod {
             self.by_pod.remove(pod);
-            if let Some(note) = self.pods.get_mut(pod) {
-                note.fate = fate;
+            if let Some(known) = self.pods.get_mut(&**pod) {
+                known.fate = fate;
+            }
+        }
+        if let Some(service) = &record.service
+            && let Some(holders) = self.by_service.get_mut(service)
+        {
+            holders.retain(|holder| *holder != instance);
+            if holders.is_empty() {
+                self.by_service.remove(service);
             }
         }
         Some(record)
@@ -145,93 +173,120 @@ impl Roster {
 
     /// The instance that has this Service.
     pub(crate) fn holder(&self, service: &str) -> Option<InstanceId> {
-        let holds = |(_, record): &(&InstanceId, &Record)| record.service.as_deref() == Some(service);
-        self.records.iter().find(holds).map(|(instance, _)| *instance)
+        self.by_service.get(service)?.last().copied()
     }
 
-    /// A pod with this ID is about to go: until it is gone, a new Service of that name would lead to it.
+    /// A pod with this ID is about to go: until it is gone, a new Service of that name would select it.
     pub(crate) fn is_being_left(&self, id: &str) -> bool {
-        self.pods.values().any(|pod| pod.id == id && (pod.fate != Fate::Open || pod.terminating))
+        let mut pods = self.pods_of.get(id).into_iter().flatten().filter_map(|name| self.pods.get(name));
+        pods.any(|pod| pod.fate != Fate::Open || pod.terminating)
+    }
+
+    /// The instances whose pods have been seen, and what those were made from.
+    pub(crate) fn seen(&self) -> Vec<(InstanceId, Image, Made)> {
+        let seen = self
+            .records
+            .iter()
+            .filter_map(|(instance, record)| Some((*instance, record.image.clone(), record.made.clone()?)));
+        seen.collect()
+    }
+
+    /// The functions that have instances, and the digests that nodes pulled for them.
+    pub(crate) fn pulled(&self) -> (HashSet<Image>, Vec<(Image, String)>) {
+        let images = self.records.values().map(|record| record.image.clone()).collect();
+        let pulled = self.records.values();
+        (images, pulled.filter_map(|record| Some((record.image.clone(), record.pulled.clone()?))).collect())
     }
 
     pub(crate) fn cluster_ip(&self, service: &str) -> Option<String> {
         self.services.get(service)?.cluster_ip.clone()
     }
 
-    /// Notes that this pool wrote on a pod when to reclaim it.
-    pub(crate) fn told(&mut self, instance: InstanceId, unix: i64) {
-        if let Some(record) = self.records.get_mut(&instance) {
-            record.told = Some(unix);
-        }
+    /// This pool is about to write on the pod of an instance when it may be removed. Returns the pod's name.
+    pub(crate) fn set_reclaim_time(&mut self, instance: InstanceId, unix: i64) -> Option<Arc<str>> {
+        let record = self.records.get_mut(&instance)?;
+        let pod = record.pod.clone()?;
+        record.reclaim_time.written = Some(unix);
+        Some(pod)
     }
 
-    /// All pods there are.
-    pub(crate) fn all_pods(&mut self, pods: Vec<Pod>, ttl: Duration, owner: &str, now: Now) -> Meaning {
-        let mut meaning = Meaning::default();
-        let present: HashSet<_> = pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
+    /// Only the pods of these names exist.
+    pub(crate) fn keep_pods(&mut self, present: &HashSet<String>) -> Meaning {
         let gone: Vec<_> = self.pods.keys().filter(|name| !present.contains(*name)).cloned().collect();
-        for name in gone {
-            self.pod_is_gone(&name, &mut meaning);
+        let events = gone.iter().flat_map(|name| self.pod_is_gone(name).events).collect();
+        Meaning { events, ..Meaning::default() }
+    }
+
+    pub(crate) fn pod_is_gone(&mut self, name: &str) -> Meaning {
+        let mut meaning = Meaning::default();
+        if let Some(KnownPod { id, .. }) = self.pods.remove(name)
+            && let Some(names) = self.pods_of.get_mut(&id)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.pods_of.remove(&id);
+            }
         }
-        for pod in pods {
-            self.pod_seen(pod, ttl, owner, now, &mut meaning);
+        let Some(instance) = self.by_pod.get(name).copied() else { return meaning };
+        if let Some(record) = self.records.get(&instance) {
+            record.latest.send_replace(None);
+            meaning.events.push(Event::Seen { instance, sight: Sight::Gone });
         }
         meaning
     }
 
-    pub(crate) fn pod_is_gone(&mut self, name: &str, meaning: &mut Meaning) {
-        self.pods.remove(name);
-        let Some(instance) = self.by_pod.get(name).copied() else { return };
-        if let Some(record) = self.records.get_mut(&instance) {
-            record.latest.send_replace(None);
-            meaning.events.push(Event::Seen { instance, sight: Sight::Gone });
-        }
-    }
-
-    pub(crate) fn pod_seen(&mut self, pod: Pod, ttl: Duration, owner: &str, now: Now, meaning: &mut Meaning) {
-        let Some(name) = pod.metadata.name.clone() else { return };
-        let Some(id) = label(&pod).map(ToOwned::to_owned) else { return };
-        let entry = self.pods.entry(name.clone());
-        let note = entry.or_insert_with(|| PodNote { uid: None, id, terminating: false, fate: Fate::Open });
-        note.uid.clone_from(&pod.metadata.uid);
-        note.terminating = pod.metadata.deletion_timestamp.is_some();
-        if let Some(instance) = self.by_pod.get(&name).copied() {
+    pub(crate) fn pod_seen(&mut self, seen: Sighting, now: Now) -> Meaning {
+        let mut meaning = Meaning::default();
+        let known = self.pods.entry(seen.name.clone()).or_insert_with(|| {
+            self.pods_of.entry(seen.id.clone()).or_default().insert(seen.name.clone());
+            KnownPod { uid: None, id: seen.id.clone(), terminating: false, fate: Fate::Open }
+        });
+        known.uid.clone_from(&seen.uid);
+        known.terminating = seen.terminating;
+        if let Some(instance) = self.by_pod.get(&*seen.name).copied() {
             if let Some(record) = self.records.get_mut(&instance) {
-                let known = record.pulled.clone();
-                record.learn(instance, pod, now, &mut meaning.events);
-                if record.pulled.is_some() && record.pulled != known {
-                    meaning.pulled.push(instance);
-                }
+                let before = record.pulled.clone();
+                record.learn(instance, seen, now, &mut meaning.events);
+                let reported = record.pulled.is_some() && record.pulled != before;
+                meaning.pulled = reported.then_some(instance);
             }
-            self.see_where_it_leads(instance, meaning);
-            return;
+            self.check_route(instance, &mut meaning);
+            return meaning;
         }
-        if note.fate != Fate::Open || note.terminating {
-            return;
+        if known.fate != Fate::Open || known.terminating {
+            return meaning;
         }
-        let annotations = pod.metadata.annotations.as_ref();
-        let why = match phase(&pod) {
-            Some("Failed" | "Succeeded") => Some("it ended"),
-            _ if annotation(annotations, OWNER) == Some(owner) => Some("the pool gave it up"),
+        let why = match seen.owner.as_deref() {
+            _ if seen.ended => Some("it ended"),
+            Some(owner) if owner == self.owner => Some("the pool gave it up"),
             _ => None,
         };
-        if let Some(why) = why {
-            note.fate = Fate::Condemned(now.instant);
-            meaning.garbage.extend(self.waste(&name, why));
-        } else if let Some(discovery) = Discovery::of(pod, ttl, now) {
-            meaning.found.push(discovery);
+        match why {
+            Some(why) => {
+                known.fate = Fate::Condemned(now.instant);
+                meaning.garbage = self.waste(&seen.name, why);
+            }
+            None => meaning.found = seen.discovered(self.ttl, now),
         }
+        meaning
     }
 
-    /// A pod that is no instance's, with the Service that is there for it.
+    /// A pod without an instance, with the Service that selects it.
     fn waste(&self, name: &str, why: &str) -> Option<Garbage> {
-        let PodNote { uid, id, .. } = self.pods.get(name)?;
+        let KnownPod { uid, id, .. } = self.pods.get(name)?;
         let service = self.services.get(id).map(|service| (id.clone(), service.uid.clone()));
         Some(Garbage::Pod { name: name.to_owned(), uid: uid.clone(), service, why: why.to_owned() })
     }
 
-    /// Pods that were to be deleted long ago and are still there as if nothing had happened.
-    pub(crate) fn left_overs(&mut self, now: Instant) -> Vec<Garbage> {
+    /// What is to be deleted by now: Services without pods, and pods whose deletion did not happen.
+    pub(crate) fn sweep(&mut self, now: Instant) -> Vec<Garbage> {
+        let mut garbage = self.orphaned_services(now);
+        garbage.extend(self.left_overs(now));
+        garbage
+    }
+
+    /// Pods that were to be deleted long ago and show no sign of it.
+    fn left_overs(&mut self, now: Instant) -> Vec<Garbage> {
         let mut names = Vec::new();
         for (name, note) in &mut self.pods {
             if let Fate::Condemned(since) = note.fate
@@ -245,16 +300,11 @@ impl Roster {
         names.iter().filter_map(|name| self.waste(name, "it is still there")).collect()
     }
 
-    pub(crate) fn all_services(&mut self, services: &[Service]) -> Meaning {
-        let mut meaning = Meaning::default();
-        let present: HashSet<_> =
-            services.iter().filter_map(|service| service.metadata.name.clone()).collect();
+    /// Only the Services of these names exist.
+    pub(crate) fn keep_services(&mut self, present: &HashSet<String>) -> Meaning {
         let gone: Vec<_> = self.services.keys().filter(|name| !present.contains(*name)).cloned().collect();
-        for name in gone {
-            self.service_is_gone(&name, &mut meaning);
-        }
-        services.iter().for_each(|service| self.service_seen(service));
-        meaning
+        let events = gone.iter().flat_map(|name| self.service_is_gone(name).events).collect();
+        Meaning { events, ..Meaning::default() }
     }
 
     pub(crate) fn service_seen(&mut self, service: &Service) {
@@ -266,34 +316,34 @@ impl Roster {
             return;
         }
         let known = self.services.entry(name);
-        let known = known.or_insert_with(|| ServiceNote { uid: None, cluster_ip: None, lonely_since: None });
+        let known =
+            known.or_insert_with(|| KnownService { uid: None, cluster_ip: None, orphaned_since: None });
         known.uid.clone_from(&service.metadata.uid);
         known.cluster_ip = spec.and_then(|spec| spec.cluster_ip.clone()).filter(|ip| ip != "None");
     }
 
-    pub(crate) fn service_is_gone(&mut self, name: &str, meaning: &mut Meaning) {
-        if self.services.remove(name).is_none() {
-            return;
+    pub(crate) fn service_is_gone(&mut self, name: &str) -> Meaning {
+        let mut meaning = Meaning::default();
+        if self.services.remove(name).is_some() {
+            let holders = self.by_service.get(name).into_iter().flatten();
+            meaning.events.extend(holders.map(|&instance| Event::Seen { instance, sight: Sight::Gone }));
         }
-        let users = self.records.iter().filter(|(_, record)| record.service.as_deref() == Some(name));
-        for (instance, _) in users {
-            meaning.events.push(Event::Seen { instance: *instance, sight: Sight::Gone });
-        }
+        meaning
     }
 
-    /// Where Services lead. That one leads elsewhere shows a moment before or after the pod does, so it is
-    /// only a reason to look.
+    /// Which addresses Services select. `Endpoints` change a moment before or after the pod does, so a Service that no
+    /// longer selects its pod is only a reason for a health check.
     pub(crate) fn endpoints(&mut self, news: News<Endpoints>) -> Meaning {
         let mut meaning = Meaning::default();
         let changed: Vec<_> = match news {
             News::All(all) => {
                 let mut names: HashSet<_> = std::mem::take(&mut self.endpoints).into_keys().collect();
                 for endpoints in all {
-                    names.extend(self.note_endpoints(&endpoints));
+                    names.extend(self.learn_endpoints(&endpoints));
                 }
                 names.into_iter().collect()
             }
-            News::Seen(endpoints) => self.note_endpoints(&endpoints).into_iter().collect(),
+            News::Seen(endpoints) => self.learn_endpoints(&endpoints).into_iter().collect(),
             News::Gone(endpoints) => {
                 let name = endpoints.metadata.name.unwrap_or_default();
                 self.endpoints.remove(&name);
@@ -301,12 +351,12 @@ impl Roster {
             }
         };
         for instance in changed.iter().filter_map(|service| self.holder(service)).collect::<Vec<_>>() {
-            self.see_where_it_leads(instance, &mut meaning);
+            self.check_route(instance, &mut meaning);
         }
         meaning
     }
 
-    fn note_endpoints(&mut self, endpoints: &Endpoints) -> Option<String> {
+    fn learn_endpoints(&mut self, endpoints: &Endpoints) -> Option<String> {
         let name = endpoints.metadata.name.clone()?;
         let subsets = endpoints.subsets.iter().flatten();
         let addresses = subsets.flat_map(|subset| subset.addresses.iter().chain(&subset.not_ready_addresses));
@@ -315,7 +365,7 @@ impl Roster {
         Some(name)
     }
 
-    fn see_where_it_leads(&mut self, instance: InstanceId, meaning: &mut Meaning) {
+    fn check_route(&mut self, instance: InstanceId, meaning: &mut Meaning) {
         let elsewhere = self.leads_elsewhere(instance);
         let Some(record) = self.records.get_mut(&instance) else { return };
         let Some(leads_to) = record.service.as_ref().map(|service| self.endpoints.get(service)) else {
@@ -332,7 +382,7 @@ impl Roster {
         record.reached = Some(reached);
     }
 
-    /// The Service of an instance leads to others than its pod.
+    /// The Service of an instance selects other pods than its own.
     pub(crate) fn leads_elsewhere(&self, instance: InstanceId) -> bool {
         let Some(record) = self.records.get(&instance) else { return false };
         let own = record.addresses();
@@ -341,17 +391,14 @@ impl Roster {
     }
 
     /// Services whose pods are gone, once they have been so for a while.
-    pub(crate) fn lonely_services(&mut self, now: Instant) -> Vec<Garbage> {
-        let claimed: HashSet<_> =
-            self.records.values().filter_map(|record| record.service.as_deref()).collect();
-        let selected: HashSet<_> = self.pods.values().map(|pod| pod.id.as_str()).collect();
+    fn orphaned_services(&mut self, now: Instant) -> Vec<Garbage> {
         let mut garbage = Vec::new();
         for (name, service) in &mut self.services {
-            if selected.contains(name.as_str()) || claimed.contains(name.as_str()) {
-                service.lonely_since = None;
-            } else if *service.lonely_since.get_or_insert(now) + LONELY_TIME <= now {
+            if self.pods_of.contains_key(name) || self.by_service.contains_key(name) {
+                service.orphaned_since = None;
+            } else if *service.orphaned_since.get_or_insert(now) + ORPHAN_TIME <= now {
                 garbage.push(Garbage::Service { name: name.clone(), uid: service.uid.clone() });
-                service.lonely_since = Some(now);
+                service.orphaned_since = Some(now);
             }
         }
         garbage

@@ -19,7 +19,7 @@ const KEY: &str = ".dockerconfigjson";
 pub(crate) struct PullSecrets {
     cluster: Cluster,
     name: String,
-    /// What the cluster is known to have. Held while it is being changed, so that nobody does it twice.
+    /// What the cluster is known to have. Locked while it is being changed, so that two starts do not both do it.
     there: Mutex<Option<PullSecret>>,
 }
 
@@ -60,14 +60,14 @@ impl PullSecrets {
             match done {
                 Ok(()) if verb == "create" => info!("Private registry secret created successfully"),
                 Ok(()) => info!("Private registry secret patched successfully."),
-                // Another replica was faster: look again.
+                // Another replica was faster: read it again.
                 Err(error) if error.code() == Some(409) => continue,
                 Err(error) => return Err(self.cluster.diagnose(verb, "secrets", &error)),
             }
             *there = Some(secret.clone());
             return Ok(());
         }
-        // Others write it all the time, and what they write is as good.
+        // Other replicas keep writing it, from the same file.
         Ok(())
     }
 

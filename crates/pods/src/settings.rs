@@ -1,4 +1,4 @@
-//! What an installation decides about function pods.
+//! What an installation configures about function pods.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,13 +25,13 @@ pub struct Settings {
     /// How long an instance may idle.
     pub ttl: Duration,
     /// The load of an instance at which another one is started.
-    pub busy_at: usize,
-    pub most_instances: usize,
+    pub max_waitlist_length: usize,
+    pub max_parallel_pods_per_function: usize,
     /// The calls that may run in one instance at once.
-    pub most_running: Option<usize>,
+    pub max_concurrent_evaluations_per_pod: Option<usize>,
     /// The calls that may wait for an instance of one function.
-    pub most_waiting: Option<usize>,
-    /// How often to look for what nobody uses; never without one.
+    pub max_queue_length: Option<usize>,
+    /// How often to look for unused instances; never without one.
     pub scan_interval: Option<Duration>,
     /// How long a pod may take to become ready.
     pub ready_timeout: Duration,
@@ -43,20 +43,20 @@ pub struct Settings {
     pub cluster_domain: String,
     /// The name of the pull secret in the namespace of function pods.
     pub pull_secret: String,
-    /// What stands before the names of images that have no slash.
+    /// The prefix of image names without a slash.
     pub image_prefix: Option<String>,
-    /// How pods are spoken to over TLS; without it, in the clear.
+    /// How pods are reached over TLS; without it, without TLS.
     pub tls: Option<PodTls>,
-    /// The name of this replica, which no other one has at any time.
+    /// The name of this replica, unique over replicas and restarts.
     pub owner: String,
 }
 
-/// The way to pods over TLS.
+/// TLS to pods.
 #[derive(Clone, Debug)]
 pub struct PodTls {
-    /// The Secret of type `kubernetes.io/tls` in the namespace of function pods. Nobody but pods reads it.
+    /// The Secret of type `kubernetes.io/tls` in the namespace of function pods. Only pods read it.
     pub secret: String,
-    /// Whom to take for a pod, and who this program is. With an identity of its own, pods ask for it.
+    /// The CA of pods and the identity of this program. With an identity, pods require mutual TLS.
     pub files: ClientFiles,
 }
 
@@ -68,6 +68,6 @@ pub enum PodAddress {
     Dns,
     /// By the address of its Service, where the cluster's names are not known.
     ServiceIp,
-    /// By its own address, where Services are not to be had.
+    /// By its own address, where Services cannot be reached.
     PodIp,
 }

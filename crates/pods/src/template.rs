@@ -16,7 +16,7 @@ pub(crate) struct Template {
     pub(crate) version: String,
 }
 
-/// How much a function pod is kept from doing.
+/// How far a function pod is restricted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodSecurity {
     /// As much as lets an image run that expects to be root.
@@ -26,7 +26,7 @@ pub enum PodSecurity {
     Restricted,
 }
 
-/// Why an object is no template.
+/// Why an object cannot be used as a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error("function pod template with key template does not exist in Configmap {0}")]
@@ -59,12 +59,13 @@ impl Template {
         Self { pod, service, version: version.to_owned() }.checked()
     }
 
-    /// A template must have a place for the function.
+    /// A template must have a container for the function.
     pub(crate) fn checked(self) -> Result<Self, Error> {
         let mut containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
-        match containers.any(|container| container.name == CONTAINER) {
-            true => Ok(self),
-            false => Err(Error::NoContainer),
+        if containers.any(|container| container.name == CONTAINER) {
+            Ok(self)
+        } else {
+            Err(Error::NoContainer)
         }
     }
 }
@@ -106,7 +107,7 @@ fn inline_pod(wrapper_image: &str) -> Pod {
                     "grpc": { "port": PORT }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3,
                 },
                 "securityContext": { "allowPrivilegeEscalation": false },
-                // Nobody may read logs; what a container wrote before it crashed is in its status by this.
+                // The runner may not read logs. By this, the last lines of a crashed container are in its status.
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "volumeMounts": [mount],
             }],

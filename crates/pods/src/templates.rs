@@ -1,7 +1,7 @@
 //! Where the template of function pods comes from, and keeping up with it.
 //!
-//! Objects are read by `get`. A watch only tells when to read them again; where it is not allowed, they are
-//! read now and then, and whenever a pod is made.
+//! Objects are read by `get`. A watch only shows when to read them again; where it is not allowed, they are
+//! read every few seconds, and whenever a pod is made.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,29 +11,28 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate, Service};
 use kube::api::DynamicObject;
 use kube::{Api, Resource};
-use loggia_go::chain as causes;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::cluster::{self, Cluster};
-use crate::diagnosis;
+use crate::kube_text::kube_text;
 use crate::template::{Error, Template};
-use crate::watch::{End, Subject, Trouble, follow};
+use crate::watch::{End, Outage, Outages, Subject, follow};
 
 /// The PodTemplate that newer releases of Porch keep beside their function pods.
 const POD_TEMPLATE: &str = "base-pod-template";
 /// The ServiceTemplate that they keep there, too.
 const SERVICE_TEMPLATE: &str = "base-service-template";
 
-/// How long a template that is not watched is believed without another look.
+/// How long a template that is not watched is used without reading it again.
 const BELIEVED: Duration = Duration::from_secs(2);
 
-/// How often one that is not watched is looked at when nobody needs it.
+/// How often one that is not watched is read while no pod is made.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// After so many looks it is tried again whether watching is allowed.
+/// After so many reads it is tried again whether watching is allowed.
 const LOOKS: u32 = 60;
 
 /// The template in force. Clones share it.
@@ -52,8 +51,8 @@ struct Shared {
     complaint: Mutex<Option<String>>,
     /// Some object of the source has changed.
     changed: Notify,
-    /// Why each object of the source is not watched; all are where there is nothing.
-    unwatched: [Trouble; 2],
+    /// Why each object of the source is not watched; without outages all are.
+    unwatched: [Outages; 2],
 }
 
 #[derive(Debug)]
@@ -61,13 +60,13 @@ enum Source {
     /// The PodTemplate and the ServiceTemplate of newer releases, as far as the cluster has them and lets
     /// this program read them; else the built-in ones.
     Objects {
-        /// Nothing is to be had.
+        /// Reading them is not allowed.
         closed: AtomicBool,
     },
     ConfigMap(String),
 }
 
-/// Why there is no template.
+/// Why the template cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("{0}")]
@@ -81,7 +80,8 @@ pub(crate) enum ReadError {
 impl Templates {
     pub(crate) fn new(cluster: Cluster, config_map: Option<String>, wrapper_image: String) -> Self {
         let objects = Source::Objects { closed: AtomicBool::new(false) };
-        let not_yet = || Trouble::new(Some("it was not asked for yet".to_owned()));
+        let not_yet =
+            || Outages::new(Some(Outage { text: "it was not asked for yet".to_owned(), forbidden: false }));
         let shared = Shared {
             cluster,
             source: config_map.map_or(objects, Source::ConfigMap),
@@ -143,27 +143,30 @@ impl Templates {
         tokio::join!(watching, reading);
     }
 
-    /// Has the template read again whenever one object changes.
-    async fn keep_up<K>(&self, api: &Api<K>, resource: &'static str, name: &str, trouble: &Trouble)
+    /// Requests another read of the template whenever one object changes.
+    async fn keep_up<K>(&self, api: &Api<K>, resource: &'static str, name: &str, outages: &Outages)
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let mut told = false;
+        let mut logged = false;
         loop {
             let subject = Subject::all(resource).named(name).if_allowed();
             let tell = |_| {
                 self.shared.changed.notify_one();
                 true
             };
-            match follow(api.clone(), subject, trouble, tell).await {
+            match follow(api.clone(), subject, outages, tell).await {
                 End::Refused(text) => {
-                    trouble.send_replace(Some(text.clone()));
-                    if !std::mem::replace(&mut told, true) {
+                    outages.send_replace(Some(Outage { text: text.clone(), forbidden: true }));
+                    if !std::mem::replace(&mut logged, true) {
                         info!("{text}; until then `{name}` is read every {LOOK_INTERVAL:?}");
                     }
                 }
-                // What the cluster does not know does not change, either.
-                End::Unknown | End::Unheard => return drop(trouble.send_replace(None)),
+                // A kind that the cluster does not have cannot change.
+                End::Unknown | End::Unheard => {
+                    outages.send_replace(None);
+                    return;
+                }
             }
             for _ in 0..LOOKS {
                 tokio::time::sleep(LOOK_INTERVAL).await;
@@ -172,14 +175,14 @@ impl Templates {
         }
     }
 
-    /// What is known is what the cluster has.
+    /// Whether the known template is the one in the cluster, without reading it again.
     fn is_watched(&self) -> bool {
         let closed =
             matches!(&self.shared.source, Source::Objects { closed } if closed.load(Ordering::Relaxed));
-        closed || self.shared.unwatched.iter().all(|trouble| trouble.borrow().is_none())
+        closed || self.shared.unwatched.iter().all(|outage| outage.borrow().is_none())
     }
 
-    /// Reads the template now. What is wrong with it is said once, and leaves the last good one in force.
+    /// Reads the template now. A wrong one is logged once, and leaves the last good one in force.
     async fn look(&self) {
         let complaint = self.read().await.err().map(|error| error.to_string());
         let mut last = locked(&self.shared.complaint);
@@ -239,7 +242,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stock installations have no such objects and may not look.
+/// A stock installation has no such objects and no permission to read them.
 fn optional<T>(found: Result<Option<T>, cluster::Error>) -> Result<Option<T>, cluster::Error> {
     match found {
         Err(error) if matches!(error.code(), Some(403 | 404)) => Ok(None),
@@ -248,10 +251,10 @@ fn optional<T>(found: Result<Option<T>, cluster::Error>) -> Result<Option<T>, cl
 }
 
 fn unreadable(resource: &str, name: &str, error: &cluster::Error) -> ReadError {
-    let text = causes(error);
-    let advice = match diagnosis::is_rbac(&text) {
-        true => format!("; grant the verb `get` on `{resource}` to the runner's service account"),
-        false => String::new(),
+    let text = kube_text(error);
+    let advice = match error.code() {
+        Some(403) => format!("; grant the verb `get` on `{resource}` to the runner's service account"),
+        _ => String::new(),
     };
     ReadError::Unreadable(format!("could not read the template `{name}`: {text}{advice}"))
 }

@@ -1,4 +1,4 @@
-//! What the cluster has, told as it changes.
+//! Watching the objects of the cluster.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -8,20 +8,19 @@ use futures_util::TryStreamExt as _;
 use kube::core::Status;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
-use loggia_go::chain as causes;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use crate::diagnosis;
+use crate::kube_text::kube_text;
 
-/// How long the API server keeps one watch open. A connection that died unnoticed is noticed by this.
+/// How long the API server keeps one watch open, so that a dead connection is noticed.
 const WATCH_SECONDS: u32 = 60;
 
-/// The longest pause after a failure: whoever waits for a pod waits for news of it, too.
+/// The longest pause after a failure. A start waits for news of its pod, so it is short.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How many objects are listed at a time, so that a full namespace does not take up many times its size.
+/// How many objects are listed at a time, so that the answer for a full namespace is never in memory as a whole.
 const PAGE: u32 = 100;
 
 /// News of one kind of object.
@@ -33,38 +32,46 @@ pub(crate) enum News<K> {
     Gone(K),
 }
 
-/// Which objects somebody wants to hear of.
+/// Which objects are watched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
-    /// Their kind, as roles name it.
+    /// Their kind, as RBAC names it.
     pub(crate) resource: &'static str,
     /// Only those that have this label.
     pub(crate) label: Option<&'a str>,
     /// Only the one of this name.
     pub(crate) name: Option<&'a str>,
-    /// Without news of them nothing works. Of others one may have to do without.
+    /// Without them nothing works, so a refusal is retried.
     pub(crate) needed: bool,
 }
 
-/// Why there is no more news.
+/// Why a watch ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Nobody listens.
+    /// The listener is gone.
     Unheard,
-    /// This program may not ask, and what it asked for is not needed. Says who refused it, and what to grant.
+    /// The permission is missing, and the objects are optional. The text names what to grant.
     Refused(String),
     /// The cluster has no such kind.
     Unknown,
 }
 
-/// Why there is no news, if there is none.
-pub(crate) type Trouble = watch::Sender<Option<String>>;
+/// Why a watch is down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    pub(crate) text: String,
+    /// The service account of this program lacks the permission.
+    pub(crate) forbidden: bool,
+}
 
-/// Tells all news of a kind, for as long as somebody listens. `tell` says whether somebody does.
+/// Why a watch is down, if it is.
+pub(crate) type Outages = watch::Sender<Option<Outage>>;
+
+/// Reports all changes of objects of a kind to `tell`, until that returns false: its listener is gone.
 pub(crate) async fn follow<K>(
     api: Api<K>,
     subject: Subject<'_>,
-    trouble: &Trouble,
+    outages: &Outages,
     tell: impl Fn(News<K>) -> bool,
 ) -> End
 where
@@ -88,11 +95,11 @@ where
                 continue;
             }
             Ok(Some(Event::InitApply(object))) => {
-                listed.push(slender(object));
+                listed.push(without_managed_fields(object));
                 continue;
             }
             Ok(Some(Event::InitDone)) => News::All(std::mem::take(&mut listed)),
-            Ok(Some(Event::Apply(object))) => News::Seen(slender(object)),
+            Ok(Some(Event::Apply(object))) => News::Seen(without_managed_fields(object)),
             Ok(Some(Event::Delete(object))) => News::Gone(object),
             Ok(None) => return End::Unheard,
             Err(error) => {
@@ -102,11 +109,13 @@ where
                     _ => {
                         let text = subject.without_news(&error);
                         // One line for the operator when it begins; the rest is detail.
-                        match std::mem::replace(&mut silent, true) {
-                            false => warn!("{text}"),
-                            true => debug!("{text}"),
+                        if std::mem::replace(&mut silent, true) {
+                            debug!("{text}");
+                        } else {
+                            warn!("{text}");
                         }
-                        trouble.send_replace(Some(text));
+                        let forbidden = is_forbidden(&error);
+                        outages.send_replace(Some(Outage { text, forbidden }));
                     }
                 }
                 tokio::time::sleep(pause).await;
@@ -114,7 +123,7 @@ where
                 continue;
             }
         };
-        trouble.send_replace(None);
+        outages.send_replace(None);
         if std::mem::take(&mut silent) {
             info!("News of {} arrives again", subject.resource);
         }
@@ -125,8 +134,8 @@ where
     }
 }
 
-/// An object without the note of who wrote which field, which is most of it.
-fn slender<K: Resource>(mut object: K) -> K {
+/// An object without `managedFields`, which is most of it.
+fn without_managed_fields<K: Resource>(mut object: K) -> K {
     object.meta_mut().managed_fields = None;
     object
 }
@@ -140,6 +149,11 @@ fn answer(error: &watcher::Error) -> Option<&Status> {
         | watcher::Error::WatchError(status) => Some(status),
         _ => None,
     }
+}
+
+/// Reads are refused by the authorizer alone.
+fn is_forbidden(error: &watcher::Error) -> bool {
+    answer(error).is_some_and(|status| status.code == 403)
 }
 
 // === impl Subject ===
@@ -164,14 +178,11 @@ impl<'a> Subject<'a> {
 
     fn without_news(&self, error: &watcher::Error) -> String {
         let resource = self.resource;
-        let text = answer(error).map_or_else(|| causes(error), |status| status.message.clone());
-        let advice = match diagnosis::is_rbac(&text) {
-            true => {
-                format!(
-                    "; grant the verbs `list` and `watch` on `{resource}` to the runner's service account"
-                )
-            }
-            false => String::new(),
+        let text = answer(error).map_or_else(|| kube_text(error), |status| status.message.clone());
+        let advice = if is_forbidden(error) {
+            format!("; grant the verbs `list` and `watch` on `{resource}` to the runner's service account")
+        } else {
+            String::new()
         };
         format!("no news of {resource}: {text}{advice}")
     }

@@ -118,7 +118,7 @@ impl Runner {
 
     /// The pool as it is now, if there is one.
     pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
-        self.sources.get()?.pods.as_ref()?.snapshot().await
+        Some(self.sources.get()?.pods.as_ref()?.snapshot())
     }
 
     /// Brings up to date what is only looked at on demand.

@@ -83,10 +83,10 @@ impl PodConfig {
             cache_config,
             warm_up: *warm_up_pod_cache,
             ttl: pod_ttl.positive().unwrap_or_default(),
-            busy_at: at_least_one(*max_waitlist_length, 2),
-            most_instances: at_least_one(*max_parallel_pods_per_function, 1),
-            most_running: limit(*max_concurrent_evaluations_per_pod),
-            most_waiting: limit(*max_queue_length),
+            max_waitlist_length: at_least_one(*max_waitlist_length, 2),
+            max_parallel_pods_per_function: at_least_one(*max_parallel_pods_per_function, 1),
+            max_concurrent_evaluations_per_pod: limit(*max_concurrent_evaluations_per_pod),
+            max_queue_length: limit(*max_queue_length),
             scan_interval: scan_interval.positive(),
             ready_timeout: pod_ready_timeout.positive().unwrap_or(Duration::from_secs(60)),
             message_limit,
@@ -173,8 +173,8 @@ mod tests {
     fn pods_are_shaped_by_their_flags() {
         let settings = |line: &[&str]| resolve(line, &with_wrapper()).unwrap().pods.unwrap().settings;
         let defaults = settings(&[]);
-        assert_eq!((defaults.busy_at, defaults.most_instances), (2, 1));
-        assert_eq!((defaults.most_running, defaults.most_waiting), (None, None));
+        assert_eq!((defaults.max_waitlist_length, defaults.max_parallel_pods_per_function), (2, 1));
+        assert_eq!((defaults.max_concurrent_evaluations_per_pod, defaults.max_queue_length), (None, None));
         assert_eq!(defaults.cluster_domain, "cluster.local");
         assert_eq!(defaults.manager_namespace, "porch-system");
         let changed = settings(&[
@@ -182,7 +182,10 @@ mod tests {
             "--max-parallel-pods-per-function=3",
             "--scan-interval=0",
         ]);
-        assert_eq!((changed.busy_at, changed.most_instances, changed.scan_interval), (2, 3, None));
+        assert_eq!(
+            (changed.max_waitlist_length, changed.max_parallel_pods_per_function, changed.scan_interval),
+            (2, 3, None)
+        );
         assert_ne!(defaults.owner, changed.owner);
         for (line, choices) in [
             ("--pod-address=ip", "dns, service-ip and pod-ip"),

@@ -21,19 +21,19 @@ const PROGRAMS: [(&str, &str); 2] = [
 /// Where the built-in template puts the programs.
 const TOOLS: &str = "/wrapper-server-tools";
 
-/// How the server in a pod proves who it is.
+/// The certificate of the server in a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The Secret with `tls.crt`, `tls.key` and `ca.crt`.
     pub(crate) secret: String,
-    /// Callers must prove who they are, too.
+    /// Callers need a certificate, too (mutual TLS).
     pub(crate) mutual: bool,
 }
 
 // === impl Identity ===
 
 impl Identity {
-    /// Has the pod serve over TLS alone, under this name.
+    /// Makes the pod serve over TLS only, under this name.
     pub(super) fn prove(&self, spec: &mut PodSpec, name: &str) {
         let source = SecretVolumeSource { secret_name: Some(self.secret.clone()), ..Default::default() };
         let volume = Volume { name: VOLUME.to_owned(), secret: Some(source), ..Default::default() };
@@ -65,7 +65,7 @@ impl Identity {
         }
     }
 
-    /// The kubelet speaks no TLS over gRPC: the program asks in its place. What asks something else stays.
+    /// The kubelet's gRPC probe has no TLS: the probe program takes its place. Probes of anything else stay.
     fn ask_over_tls(&self, probe: &mut Probe, program: &str, name: &str) {
         if let Some(grpc) = probe.grpc.take_if(|grpc| grpc.port == i32::from(PORT)) {
             let mut command = vec![program.to_owned(), "-addr".to_owned(), format!("localhost:{PORT}")];
@@ -92,7 +92,7 @@ impl Identity {
     }
 }
 
-/// Has the program that speaks TLS copied in place of the one that does not.
+/// Copies the program with TLS in place of the one without.
 fn take_the_other_program(container: &mut Container) {
     for word in container.command.iter_mut().chain(&mut container.args).flatten() {
         for (plain, tls) in PROGRAMS {

@@ -1,4 +1,4 @@
-//! The words between the pool and the rest: what it is told, and what it wants done.
+//! What goes into the pool's state, and what comes out of it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,14 +15,14 @@ pub(crate) struct CallId(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct InstanceId(pub(crate) u64);
 
-/// All that the pool is ever told.
+/// All that can happen to the pool.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A call wants an instance of a function.
     Asked { call: CallId, image: Image },
     /// A call is over: it was answered, or failed, or gave up waiting.
     Ended { call: CallId },
-    /// A function is to have an instance before anybody asks.
+    /// A function is to have an instance before its first call.
     Warm { image: Image },
     /// An instance that was to be started, checked or taken over is ready, or will never be.
     Started { instance: InstanceId, outcome: Result<(), Arc<Failure>> },
@@ -32,9 +32,9 @@ pub(crate) enum Event {
     Checked { instance: InstanceId, healthy: bool },
     /// The cluster has an instance that this pool did not start.
     Found { instance: InstanceId, image: Image, found: Found },
-    /// The cluster says how an instance is.
+    /// The cluster shows how an instance is.
     Seen { instance: InstanceId, sight: Sight },
-    /// Somebody else wants an instance to be kept until then.
+    /// Another replica wants an instance to be kept until then.
     Held { instance: InstanceId, until: Instant },
     /// An instance was made from another template than one would be now, or no longer so.
     Outdated { instance: InstanceId, outdated: bool },
@@ -42,15 +42,15 @@ pub(crate) enum Event {
     Limits { defaults: Limits, functions: HashMap<Image, Limits> },
     /// The time that [`State::next_wake`](super::state::State::next_wake) named has come.
     Tick,
-    /// Time to look for what nobody uses.
-    Scan,
+    /// Time to look for instances of a function that are no longer used.
+    Scan { image: Image },
 }
 
 /// What is known of an instance that was found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) outdated: bool,
-    /// Until when somebody wants it to be kept.
+    /// Until when its annotation wants it to be kept.
     pub(crate) held_until: Instant,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Sight {
     Gone,
 }
 
-/// All that the pool ever wants done.
+/// All that the pool can want done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// The call may use the instance.
@@ -79,13 +79,13 @@ pub(crate) enum Effect {
     /// See whether an instance answers, and report [`Event::Started`] for one that was found and
     /// [`Event::Checked`] for any other.
     Check { instance: InstanceId },
-    /// Tell the calls that run in an instance that no answer will come.
+    /// Give up the calls that run in an instance: no answer will come.
     Abandon { instance: InstanceId },
-    /// Remove an instance. The pool has forgotten it, and nobody uses it.
+    /// Remove an instance. No call runs in it, and the state has forgotten it.
     Delete { instance: InstanceId, why: Reason },
-    /// Forget an instance that is somebody else's to remove.
+    /// Forget an instance that its owner removes.
     Forget { instance: InstanceId },
-    /// Tell the others that an instance is wanted until then.
+    /// Announce to the other replicas that an instance is wanted until then.
     Hold { instance: InstanceId, until: Instant },
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Effect {
 pub(crate) enum Refusal {
     /// As many wait already as may.
     QueueFull { waiting: usize },
-    /// No instance could be had.
+    /// None could be started.
     NoInstance(Arc<Failure>),
 }
 
@@ -113,7 +113,7 @@ pub(crate) enum Reason {
 // === impl Reason ===
 
 impl Reason {
-    /// One word for it.
+    /// The value of its label in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Expired => "expired",

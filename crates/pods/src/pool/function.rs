@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::state::{CallId, Effect, InstanceId, Reason, Sight};
-use super::{Failure, FailureKind, Limits, Retry};
+use super::{Backoff, Failure, FailureKind, Limits};
 use crate::observe::{InstanceState, InstanceView};
 
-/// The shortest time between two notes on how long an instance is wanted, for ordinary times to live.
+/// The shortest time between two writes of how long an instance is wanted, for ordinary times to live.
 const HOLD_STEP: Duration = Duration::from_secs(30);
 
-/// How long an instance may stay unready while nobody asks for it.
+/// How long an instance may stay unready while no call needs it.
 const UNREADY_TIME: Duration = Duration::from_secs(60);
 
 /// How long the failures of a function are remembered once it might be tried again.
@@ -23,7 +23,7 @@ const WARM_TRIES: u32 = 8;
 /// A function, as the pool knows it.
 #[derive(Debug, Default)]
 pub(super) struct Function {
-    /// Who waits, first come first served, and how long each would while starts fail.
+    /// The waiting calls, first come first served, and until when each waits while starts fail.
     pub(super) queue: BTreeMap<CallId, Instant>,
     /// In the order in which they came.
     pub(super) instances: Vec<Instance>,
@@ -51,19 +51,19 @@ pub(super) struct Instance {
     pub(super) outdated: bool,
     /// A call of this pool ran in it.
     used: bool,
-    /// Until when somebody else wants it.
-    pub(super) held_until: Option<Instant>,
-    /// Until when the others believe that it is wanted.
-    pub(super) told_until: Option<Instant>,
+    /// Until when another replica wants it.
+    pub(super) wanted_by_others_until: Option<Instant>,
+    /// Until when its annotation says that it is wanted, whichever replica wrote it.
+    pub(super) announced_until: Option<Instant>,
 }
 
 /// Where an instance is in its life.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
-    /// Being created, or found and not yet heard of.
+    /// Being created, or found and not yet checked.
     Starting,
     Ready,
-    /// A connection to it broke, and somebody looks why.
+    /// A connection to it broke, and a health check is under way.
     Suspect,
     /// No more calls; it goes once those that it has are over.
     Leaving(Reason),
@@ -86,7 +86,7 @@ impl Function {
         self.instances.iter().filter(|instance| instance.is_usable()).count()
     }
 
-    /// Instances of the current template that take up a place.
+    /// Instances of the current template that count against the limit.
     fn count(&self) -> usize {
         let counts = |instance: &&Instance| !instance.outdated && !instance.is_leaving();
         self.instances.iter().filter(counts).count()
@@ -107,7 +107,8 @@ impl Function {
             self.give_up_unready();
             return true;
         }
-        self.load() >= limits.busy_at.saturating_mul(self.alive()) && self.count() < limits.most_instances
+        self.load() >= limits.max_waitlist_length.saturating_mul(self.alive())
+            && self.count() < limits.max_parallel_pods_per_function
     }
 
     /// The backoff after a failure is over.
@@ -116,10 +117,14 @@ impl Function {
     }
 
     /// The instance for the next call: the least loaded one, in turn among equals.
-    pub(super) fn pick(&mut self, most_running: Option<usize>) -> Option<&mut Instance> {
+    pub(super) fn pick(
+        &mut self,
+        max_concurrent_evaluations_per_pod: Option<usize>,
+    ) -> Option<&mut Instance> {
         let turn = self.turn;
         let free = |instance: &&mut Instance| {
-            instance.is_usable() && most_running.is_none_or(|most| instance.running < most)
+            instance.is_usable()
+                && max_concurrent_evaluations_per_pod.is_none_or(|most| instance.running < most)
         };
         let order = |instance: &&mut Instance| {
             (instance.outdated, instance.running, turn.is_some_and(|turn| instance.id <= turn), instance.id)
@@ -147,7 +152,7 @@ impl Function {
         }
     }
 
-    /// Takes out the instances that have left, and says what becomes of them.
+    /// Takes out the instances that have left, with what is to be done about each.
     pub(super) fn take_leavers(&mut self) -> Vec<(InstanceId, Effect)> {
         let mut taken = Vec::new();
         self.instances.retain(|instance| match (instance.stage, instance.ours) {
@@ -162,7 +167,7 @@ impl Function {
                         taken.push((id, Effect::Forget { instance: id }));
                         false
                     }
-                    // Whoever started it may see it with other eyes. It is left alone until its time is up.
+                    // Its owner may still be able to reach it. It is left alone until its time is up.
                     (_, false) => true,
                 }
             }
@@ -171,9 +176,9 @@ impl Function {
         taken
     }
 
-    /// Marks what nobody used for long enough.
+    /// Marks the instances that were not used for long enough.
     pub(super) fn expire(&mut self, limits: &Limits, margin: Duration, now: Instant) {
-        let mut spare = self.alive().saturating_sub(limits.least_instances);
+        let mut spare = self.alive().saturating_sub(limits.min_pods_per_function);
         for instance in &mut self.instances {
             if instance.running > 0 {
                 continue;
@@ -184,7 +189,7 @@ impl Function {
                 Stage::Ready | Stage::Suspect if expired && (spare > 0 || !instance.is_alive()) => {
                     spare -= usize::from(instance.is_alive());
                     instance.stage = Stage::Leaving(Reason::Expired);
-                    // Its owner, if there is one, would have said something by now.
+                    // Its owner, if it still runs, would have extended its time or removed it by now.
                     instance.ours = true;
                 }
                 Stage::Ready | Stage::Suspect if unready => {
@@ -196,14 +201,15 @@ impl Function {
         }
     }
 
-    /// Notes a failed start and says when to try again.
-    pub(super) fn failed(&mut self, failure: Arc<Failure>, now: Instant, retry: &Retry) -> Instant {
+    /// Records a failed start and returns when to try again.
+    pub(super) fn failed(&mut self, failure: Arc<Failure>, now: Instant, backoff: &Backoff) -> Instant {
         let wait = match failure.kind {
-            FailureKind::Crowded => retry.crowded,
+            FailureKind::Crowded => backoff.crowded,
             kind => {
                 self.failures = self.failures.saturating_add(1);
-                let most = if kind == FailureKind::Passing { retry.most_passing } else { retry.most_lasting };
-                let doubled = retry.least.saturating_mul(1 << (self.failures - 1).min(16));
+                let most =
+                    if kind == FailureKind::Passing { backoff.most_passing } else { backoff.most_lasting };
+                let doubled = backoff.least.saturating_mul(1 << (self.failures - 1).min(16));
                 doubled.min(most)
             }
         };
@@ -232,7 +238,7 @@ impl Function {
         (fresh && self.alive() == 0 && self.usable() == 0).then(|| Arc::clone(failure))
     }
 
-    /// Nothing would be lost by forgetting it.
+    /// It has no instances, no calls and no recent failures.
     pub(super) fn is_blank(&self, now: Instant) -> bool {
         let forgotten = self.retry_at.is_none_or(|at| at + MEMORY <= now);
         self.instances.is_empty() && self.queue.is_empty() && forgotten
@@ -252,8 +258,8 @@ impl Instance {
             ours: true,
             outdated: false,
             used: false,
-            held_until: None,
-            told_until: None,
+            wanted_by_others_until: None,
+            announced_until: None,
         }
     }
 
@@ -291,10 +297,9 @@ impl Instance {
         !self.outdated && !self.is_leaving() && self.unready_since.is_none()
     }
 
-    /// Takes note of how the cluster sees it. Where that does not fit with calls that run in it, somebody has to
-    /// look.
+    /// Takes over how the cluster sees it. An unready instance in which calls run gets a health check.
     pub(super) fn seen(&mut self, sight: Sight, now: Instant) -> Option<Effect> {
-        // Who starts an instance of ours watches it more closely than this.
+        // The starter of our own instance watches its pod itself.
         if self.ours && matches!(self.stage, Stage::Starting) {
             return None;
         }
@@ -315,13 +320,13 @@ impl Instance {
         None
     }
 
-    /// Somebody looked. A server that is only busy may not answer in time, so calls are given up only where the
-    /// cluster finds it dead, too.
+    /// A health check is over. A server that is only busy may not answer in time, so calls are given up only where the
+    /// cluster finds it unready, too.
     pub(super) fn checked(&mut self, healthy: bool) -> Option<Effect> {
         match self.stage {
             Stage::Suspect if healthy => self.stage = Stage::Ready,
             Stage::Suspect => self.stage = Stage::Leaving(Reason::Broken),
-            // Somebody else needed one that is ready, and did not wait for this.
+            // A call came meanwhile and needed another instance.
             Stage::Leaving(Reason::NotReady) => {}
             _ => return None,
         }
@@ -329,25 +334,25 @@ impl Instance {
         dead.then_some(Effect::Abandon { instance: self.id })
     }
 
-    /// A note for the others that this instance is wanted, where the last one would soon be too old.
+    /// Announces to the other replicas that this instance is wanted, where the last announcement would soon expire.
     pub(super) fn hold(&mut self, now: Instant, ttl: Duration) -> Option<Effect> {
         if self.is_leaving() || !(self.used || self.ours) || matches!(self.stage, Stage::Starting) {
             return None;
         }
         let until = if self.running > 0 { now + ttl } else { self.idle_since + ttl };
         let step = (ttl / 10).max(HOLD_STEP).min(ttl / 2);
-        if self.told_until.is_some_and(|told| until < told + step) {
+        if self.announced_until.is_some_and(|announced| until < announced + step) {
             return None;
         }
-        self.told_until = Some(until);
+        self.announced_until = Some(until);
         Some(Effect::Hold { instance: self.id, until })
     }
 
     /// When it may be removed if nothing runs in it.
     fn wanted_until(&self, ttl: Duration, margin: Duration) -> Option<Instant> {
-        // What leaves is kept for others alone.
+        // A leaving instance is kept for other replicas alone.
         let own = ((self.ours || self.used) && !self.is_leaving()).then(|| self.idle_since + ttl);
-        let until = own.max(self.held_until)?;
+        let until = own.max(self.wanted_by_others_until)?;
         Some(if self.ours { until } else { until + margin })
     }
 }

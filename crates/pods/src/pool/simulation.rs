@@ -8,10 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tonic::Code;
-
 use super::state::{CallId, Effect, Event, Found, InstanceId, Settings, Sight, State};
-use super::{Failure, FailureKind, Image, Limits, Retry};
+use super::{Backoff, Cause, Failure, FailureKind, Image, Limits};
 
 /// A small generator: the same seed gives the same story.
 struct Dice(u64);
@@ -63,7 +61,7 @@ impl World {
             patience: Duration::from_secs(60),
             warm_at_once: 4,
             margin: Duration::from_secs(120),
-            retry: Retry::default(),
+            backoff: Backoff::default(),
         };
         Self {
             state: State::new(settings, limits.clone(), HashMap::new()),
@@ -96,7 +94,7 @@ impl World {
                 let pod = pod.unwrap_or_else(|| panic!("{call:?} got a pod that is gone, after {told:?}"));
                 assert!(!pod.starting, "{call:?} got a pod that is not ready, after {told:?}");
                 pod.calls.insert(call);
-                if let Some(most) = self.limits.most_running {
+                if let Some(most) = self.limits.max_concurrent_evaluations_per_pod {
                     assert!(pod.calls.len() <= most, "too many calls in {instance:?}, after {told:?}");
                 }
                 self.running.insert(call, instance);
@@ -173,7 +171,7 @@ impl World {
         let Some(pod) = self.pods.get_mut(&instance) else { return };
         (pod.starting, pod.checking) = (false, false);
         let failure =
-            |kind| Arc::new(Failure { kind, text: "the world is unkind".to_owned(), code: Code::Unknown });
+            |kind| Arc::new(Failure { kind, cause: Cause::Failed, text: "the world is unkind".to_owned() });
         self.tell(Event::Started { instance, outcome: outcome.map_err(failure) });
     }
 
@@ -269,7 +267,15 @@ impl World {
                     self.tell(Event::Held { instance, until });
                 }
             }
-            _ => self.tell(Event::Scan),
+            _ => self.scan(),
+        }
+    }
+
+    fn scan(&mut self) {
+        let mut images = self.state.images();
+        images.sort_unstable();
+        for image in images {
+            self.tell(Event::Scan { image });
         }
     }
 
@@ -315,7 +321,7 @@ impl World {
                 self.finish_start(instance, Ok(()));
             }
             self.now += Duration::from_secs(1000);
-            self.tell(Event::Scan);
+            self.scan();
         }
         assert!(self.pods.is_empty(), "pods were left behind: {:?}", self.pods);
         assert_eq!(self.state.counts(), (0, 0));
@@ -324,17 +330,17 @@ impl World {
 }
 
 fn image(number: usize) -> Image {
-    Image::new(format!("registry/f{number}:v1"))
+    Image::new(&format!("registry/f{number}:v1"))
 }
 
 fn limits(seed: u64) -> Limits {
     let pick = |options: &[usize], shift: u32| options[(seed >> shift) as usize % options.len()];
     Limits {
-        busy_at: pick(&[1, 2, 5], 0),
-        most_instances: pick(&[1, 2, 4], 1),
-        least_instances: 0,
-        most_running: [None, Some(1), Some(3)][(seed >> 2) as usize % 3],
-        most_waiting: [None, Some(4)][(seed >> 3) as usize % 2],
+        max_waitlist_length: pick(&[1, 2, 5], 0),
+        max_parallel_pods_per_function: pick(&[1, 2, 4], 1),
+        min_pods_per_function: 0,
+        max_concurrent_evaluations_per_pod: [None, Some(1), Some(3)][(seed >> 2) as usize % 3],
+        max_queue_length: [None, Some(4)][(seed >> 3) as usize % 2],
         ttl: Duration::from_secs(20),
     }
 }
@@ -363,7 +369,7 @@ fn the_laws_hold_over_millions_of_random_events() {
 #[test]
 fn ten_thousand_functions_and_a_hundred_thousand_calls_take_seconds() {
     let begin = Instant::now();
-    let mut world = World::new(7, Limits { most_instances: 2, ..limits(1) });
+    let mut world = World::new(7, Limits { max_parallel_pods_per_function: 2, ..limits(1) });
     for call in 0..100_000 {
         world.now += Duration::from_micros(100);
         let image = image(call % 10_000);

@@ -1,7 +1,7 @@
-//! What the pool decides: which instances run, who waits for them, when they retire.
+//! What the pool decides: which instances run, which calls wait for them, when they retire.
 //!
-//! [`State`] does nothing itself. It is told what happened and when, and says what is to be done. Nothing
-//! here knows Kubernetes: what a cluster knows of an instance arrives as a [`Sight`].
+//! [`State`] does nothing itself: an event and its time go in, effects come out. Nothing here knows Kubernetes: what a
+//! cluster shows of an instance arrives as a [`Sight`].
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 pub(crate) use super::event::{CallId, Effect, Event, Found, InstanceId, Reason, Refusal, Sight};
 use super::function::{Function, Instance, Stage};
+use super::views::{FunctionState, SeenInstance, Views};
 use super::warm_up::WarmUp;
-use super::{Failure, Image, Limits, Retry};
-use crate::observe::{FunctionView, InstanceView, Snapshot};
+use super::{Backoff, Failure, Image, Limits};
 
 /// What all functions share.
 #[derive(Clone, Debug)]
@@ -21,9 +21,9 @@ pub(crate) struct Settings {
     pub(crate) patience: Duration,
     /// How many instances are warmed up at once.
     pub(crate) warm_at_once: usize,
-    /// How long after its time an instance of somebody else is removed.
+    /// How long after its time an instance of another replica is removed, if its owner has not done so.
     pub(crate) margin: Duration,
-    pub(crate) retry: Retry,
+    pub(crate) backoff: Backoff,
 }
 
 /// The pool.
@@ -33,25 +33,16 @@ pub(crate) struct State {
     defaults: Limits,
     limits: HashMap<Image, Limits>,
     functions: HashMap<Image, Function>,
-    calls: HashMap<CallId, Place>,
+    calls: HashMap<CallId, CallState>,
     homes: HashMap<InstanceId, Image>,
     wakes: BinaryHeap<Reverse<(Instant, Image)>>,
     warm_up: WarmUp,
     instances: u64,
 }
 
-/// What is seen of the pool, before the names of pods are known.
-#[derive(Debug, Default)]
-pub(crate) struct Views {
-    /// Each with the number of its instances, which follow each other in the same order.
-    functions: Vec<(usize, FunctionView)>,
-    pub(crate) instances: Vec<(InstanceId, InstanceView)>,
-    to_warm: usize,
-}
-
-/// Where a call is.
+/// What a call does.
 #[derive(Clone, Debug)]
-enum Place {
+enum CallState {
     Waiting(Image),
     Running(Image, InstanceId),
 }
@@ -74,7 +65,7 @@ impl State {
         }
     }
 
-    /// A name for an instance that is about to be [found](Event::Found).
+    /// An ID for an instance that is about to be [found](Event::Found).
     pub(crate) fn name_instance(&mut self) -> InstanceId {
         self.instances += 1;
         InstanceId(self.instances)
@@ -82,29 +73,36 @@ impl State {
 
     /// The instance takes no more calls.
     pub(crate) fn is_leaving(&self, instance: InstanceId) -> bool {
-        let function = self.homes.get(&instance).and_then(|image| self.functions.get(image));
-        let found = function.and_then(|function| function.instances.iter().find(|one| one.id == instance));
-        found.is_none_or(Instance::is_leaving)
+        self.instance(instance).is_none_or(Instance::is_leaving)
+    }
+
+    /// This pool removes the instance.
+    pub(crate) fn is_ours(&self, instance: InstanceId) -> bool {
+        self.instance(instance).is_some_and(|instance| instance.ours)
+    }
+
+    fn instance(&self, id: InstanceId) -> Option<&Instance> {
+        let function = self.homes.get(&id).and_then(|image| self.functions.get(image))?;
+        function.instances.iter().find(|instance| instance.id == id)
+    }
+
+    /// The functions that have instances, calls or recent failures.
+    pub(crate) fn images(&self) -> Vec<Image> {
+        self.functions.keys().cloned().collect()
     }
 
     /// The pool as others may see it.
-    pub(crate) fn snapshot(&self, now: Instant) -> Views {
-        let mut views = Views { to_warm: self.warm_up.waiting(), ..Views::default() };
-        for (image, function) in &self.functions {
-            for instance in &function.instances {
-                views.instances.push((instance.id, instance.view(now)));
+    pub(crate) fn views(&self, now: Instant) -> Views {
+        let functions = self.functions.iter().map(|(image, function)| {
+            let seen = |instance: &Instance| SeenInstance::new(instance.id, instance.view(now));
+            FunctionState {
+                image: image.clone(),
+                waiting: function.queue.len(),
+                failure: function.last_failure(),
+                instances: function.instances.iter().map(seen).collect(),
             }
-            views.functions.push((
-                function.instances.len(),
-                FunctionView {
-                    image: image.to_string(),
-                    waiting: function.queue.len(),
-                    instances: Vec::new(),
-                    failure: function.last_failure().map(|failure| failure.text.clone()),
-                },
-            ));
-        }
-        views
+        });
+        Views { functions: functions.collect(), to_warm: self.warm_up.waiting() }
     }
 
     /// When the pool wants a [`Event::Tick`].
@@ -123,11 +121,11 @@ impl State {
     /// How many calls wait, and how many run.
     #[cfg(test)]
     pub(crate) fn load(&self) -> (usize, usize) {
-        let waiting = self.calls.values().filter(|place| matches!(place, Place::Waiting(_))).count();
+        let waiting = self.calls.values().filter(|call| matches!(call, CallState::Waiting(_))).count();
         assert_eq!(
             waiting,
             self.functions.values().map(|function| function.queue.len()).sum::<usize>(),
-            "the places of calls and the queues must agree"
+            "the states of calls and the queues must agree"
         );
         (waiting, self.calls.len() - waiting)
     }
@@ -173,8 +171,8 @@ impl State {
             }
             Event::Held { instance, until } => {
                 self.on_instance(instance, now, &mut effects, |instance, _| {
-                    instance.held_until = Some(until);
-                    instance.told_until = instance.told_until.max(Some(until));
+                    instance.wanted_by_others_until = Some(until);
+                    instance.announced_until = instance.announced_until.max(Some(until));
                 });
             }
             Event::Outdated { instance, outdated } => {
@@ -188,7 +186,7 @@ impl State {
                 }
             }
             Event::Tick => self.tick(now, &mut effects),
-            Event::Scan => self.scan(now, &mut effects),
+            Event::Scan { image } => self.scan(&image, now, &mut effects),
         }
         effects
     }
@@ -204,18 +202,18 @@ impl State {
             effects.push(Effect::Refuse { call, refusal: Refusal::NoInstance(failure) });
             return;
         }
-        // The rule counts the calls that are there already, so it comes before this one.
+        // Porch's rule counts the calls before this one.
         if function.wants_another(&limits, now) {
             self.start(image, now, effects);
         }
         let Some(function) = self.functions.get_mut(image) else { return };
         function.queue.insert(call, now + self.settings.patience);
-        self.calls.insert(call, Place::Waiting(image.clone()));
+        self.calls.insert(call, CallState::Waiting(image.clone()));
         self.settle(image, now, effects);
         let waiting = self.functions.get(image).map_or(0, |function| function.queue.len());
-        // Only who really has to wait counts, and the last one has not got a place.
-        if limits.most_waiting.is_some_and(|most| waiting > most)
-            && matches!(self.calls.get(&call), Some(Place::Waiting(_)))
+        // A call that got an instance has left the queue, so only those that have to wait count.
+        if limits.max_queue_length.is_some_and(|most| waiting > most)
+            && matches!(self.calls.get(&call), Some(CallState::Waiting(_)))
         {
             self.calls.remove(&call);
             if let Some(function) = self.functions.get_mut(image) {
@@ -227,13 +225,13 @@ impl State {
 
     fn ended(&mut self, call: CallId, now: Instant, effects: &mut Vec<Effect>) {
         match self.calls.remove(&call) {
-            Some(Place::Waiting(image)) => {
+            Some(CallState::Waiting(image)) => {
                 if let Some(function) = self.functions.get_mut(&image) {
                     function.queue.remove(&call);
                 }
                 self.settle(&image, now, effects);
             }
-            Some(Place::Running(image, instance)) => {
+            Some(CallState::Running(image, instance)) => {
                 let ttl = self.limits(&image).ttl;
                 let found = self.functions.get_mut(&image).and_then(|function| function.instance(instance));
                 if let Some(instance) = found {
@@ -256,12 +254,12 @@ impl State {
     ) {
         let was_warming = self.warm_up.ended(id);
         let Some(image) = self.homes.get(&id).cloned() else {
-            // The pool gave it up meanwhile; if it exists, it must not stay.
+            // The pool gave it up meanwhile; its objects must not stay.
             effects.push(Effect::Delete { instance: id, why: Reason::NeverReady });
             return;
         };
         let ttl = self.limits(&image).ttl;
-        let retry = self.settings.retry.clone();
+        let backoff = self.settings.backoff.clone();
         let Some(function) = self.functions.get_mut(&image) else { return };
         let Some(instance) = function.instance(id) else { return };
         if instance.is_leaving() {
@@ -272,14 +270,14 @@ impl State {
                 instance.stage = Stage::Ready;
                 instance.idle_since = now;
                 if instance.ours {
-                    instance.told_until = Some(now + ttl);
+                    instance.announced_until = Some(now + ttl);
                 }
                 function.recovered();
             }
             Err(failure) => {
                 instance.stage = Stage::Leaving(Reason::NeverReady);
                 if instance.ours {
-                    let at = function.failed(failure, now, &retry);
+                    let at = function.failed(failure, now, &backoff);
                     self.wakes.push(Reverse((at, image.clone())));
                     if was_warming && function.may_retry_warming() {
                         self.warm_up.want(image.clone());
@@ -302,8 +300,8 @@ impl State {
         let mut instance = Instance::new(id, now);
         instance.ours = false;
         instance.outdated = found.outdated;
-        instance.held_until = Some(found.held_until);
-        instance.told_until = Some(found.held_until);
+        instance.wanted_by_others_until = Some(found.held_until);
+        instance.announced_until = Some(found.held_until);
         self.homes.insert(id, image.clone());
         self.functions.entry(image.clone()).or_default().instances.push(instance);
         effects.push(Effect::Check { instance: id });
@@ -325,24 +323,24 @@ impl State {
         self.settle(&image, now, effects);
     }
 
-    /// Brings a function in order after any change: who can run runs, who must go goes, and if somebody
-    /// waits, then for something.
+    /// Brings a function in order after any change: calls get instances, leaving instances go, and if calls wait, an
+    /// instance is on its way or will be tried again.
     fn settle(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) {
         let limits = self.limits(image);
         let Some(function) = self.functions.get_mut(image) else { return };
         function.retire_outdated();
         while let Some(call) = function.queue.keys().next().copied() {
-            let Some(instance) = function.pick(limits.most_running) else { break };
+            let Some(instance) = function.pick(limits.max_concurrent_evaluations_per_pod) else { break };
             instance.running += 1;
             let id = instance.id;
             function.turn = Some(id);
             function.queue.remove(&call);
-            self.calls.insert(call, Place::Running(image.clone(), id));
+            self.calls.insert(call, CallState::Running(image.clone(), id));
             effects.push(Effect::Answer { call, instance: id });
         }
         let nothing_to_wait_for = !function.queue.is_empty() && function.alive() == 0;
         if nothing_to_wait_for {
-            // A pod that is not ready may come back, but not while somebody waits.
+            // A pod that is not ready may come back, but calls do not wait for that.
             function.give_up_unready();
         }
         for (id, effect) in function.take_leavers() {
@@ -374,7 +372,7 @@ impl State {
 
     fn start(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) -> InstanceId {
         let id = self.name_instance();
-        let most = self.limits(image).most_instances;
+        let most = self.limits(image).max_parallel_pods_per_function;
         self.homes.insert(id, image.clone());
         self.functions.entry(image.clone()).or_default().instances.push(Instance::new(id, now));
         effects.push(Effect::Start { instance: id, image: image.clone(), most });
@@ -384,7 +382,7 @@ impl State {
     fn go_on_warming(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         loop {
             let functions = &self.functions;
-            // One that failed waits for its turn; its wake brings us here again.
+            // One that failed waits for the end of its backoff, whose tick comes here again.
             let may_start =
                 |image: &Image| functions.get(image).is_none_or(|function| function.may_start(now));
             let Some(image) = self.warm_up.next(may_start) else { return };
@@ -406,7 +404,7 @@ impl State {
         self.go_on_warming(now, effects);
     }
 
-    /// Calls that waited long enough for a function whose starts fail get the last reason.
+    /// Calls that waited long enough for a function whose starts fail are refused with the last failure.
     fn out_of_patience(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) {
         let Some(function) = self.functions.get_mut(image) else { return };
         let (Some(failure), 0) = (function.last_failure(), function.alive()) else { return };
@@ -420,32 +418,13 @@ impl State {
         }
     }
 
-    fn scan(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        let images: Vec<_> = self.functions.keys().cloned().collect();
-        for image in images {
-            let limits = self.limits(&image);
-            let Some(function) = self.functions.get_mut(&image) else { continue };
-            for instance in &mut function.instances {
-                effects.extend(instance.hold(now, limits.ttl));
-            }
-            function.expire(&limits, self.settings.margin, now);
-            self.settle(&image, now, effects);
+    fn scan(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) {
+        let limits = self.limits(image);
+        let Some(function) = self.functions.get_mut(image) else { return };
+        for instance in &mut function.instances {
+            effects.extend(instance.hold(now, limits.ttl));
         }
-    }
-}
-
-// === impl Views ===
-
-impl Views {
-    /// Functions with their instances, in the order of their names.
-    pub(crate) fn finish(self) -> Snapshot {
-        let mut instances = self.instances.into_iter().map(|(_, view)| view);
-        let whole = |(count, function): (usize, FunctionView)| {
-            let instances = instances.by_ref().take(count).collect();
-            FunctionView { instances, ..function }
-        };
-        let mut functions: Vec<_> = self.functions.into_iter().map(whole).collect();
-        functions.sort_by(|one, other| one.image.cmp(&other.image));
-        Snapshot { functions, to_warm: self.to_warm, trouble: None }
+        function.expire(&limits, self.settings.margin, now);
+        self.settle(image, now, effects);
     }
 }

@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use tonic::Code;
-
 use super::state::{CallId, Effect, Event, Found, InstanceId, Reason, Refusal, Settings, Sight, State};
-use super::{Failure, FailureKind, Image, Limits, Retry};
+use super::{Backoff, Cause, Failure, FailureKind, Image, Limits};
 
 const ANN: CallId = CallId(1);
 const BOB: CallId = CallId(2);
@@ -26,18 +24,18 @@ const fn secs(seconds: u64) -> Duration {
 
 fn limits() -> Limits {
     Limits {
-        busy_at: 2,
-        most_instances: 1,
-        least_instances: 0,
-        most_running: None,
-        most_waiting: None,
+        max_waitlist_length: 2,
+        max_parallel_pods_per_function: 1,
+        min_pods_per_function: 0,
+        max_concurrent_evaluations_per_pod: None,
+        max_queue_length: None,
         ttl: secs(60),
     }
 }
 
 fn pool(limits: Limits) -> State {
     let settings =
-        Settings { patience: secs(60), warm_at_once: 2, margin: secs(120), retry: Retry::default() };
+        Settings { patience: secs(60), warm_at_once: 2, margin: secs(120), backoff: Backoff::default() };
     State::new(settings, limits, HashMap::new())
 }
 
@@ -49,12 +47,16 @@ fn asked(call: CallId) -> Event {
     Event::Asked { call, image: image() }
 }
 
+fn scan() -> Event {
+    Event::Scan { image: image() }
+}
+
 fn ready(instance: InstanceId) -> Event {
     Event::Started { instance, outcome: Ok(()) }
 }
 
 fn failure(kind: FailureKind, text: &str) -> Arc<Failure> {
-    Arc::new(Failure { kind, text: text.to_owned(), code: Code::Unknown })
+    Arc::new(Failure { kind, cause: Cause::Failed, text: text.to_owned() })
 }
 
 fn failed(instance: InstanceId, kind: FailureKind, text: &str) -> Event {
@@ -83,7 +85,8 @@ fn answered(effects: &[Effect]) -> Vec<(CallId, InstanceId)> {
 
 /// A pool with so many ready instances of one function, and nothing else.
 fn with_ready(limits: Limits, count: usize) -> (State, Vec<InstanceId>) {
-    let mut state = pool(Limits { busy_at: 1, most_instances: count, ..limits.clone() });
+    let mut state =
+        pool(Limits { max_waitlist_length: 1, max_parallel_pods_per_function: count, ..limits.clone() });
     let mut instances = Vec::new();
     for call in 0..count as u64 {
         instances.extend(started(&state.on(asked(CallId(1000 + call)), at(0))));
@@ -112,14 +115,19 @@ fn callers_of_a_new_function_share_one_start() {
 
 #[test]
 fn four_calls_at_threshold_two_make_two_instances() {
-    let mut state = pool(Limits { most_instances: 3, ..limits() });
+    let mut state = pool(Limits { max_parallel_pods_per_function: 3, ..limits() });
     let starts: Vec<_> = [ANN, BOB, EVE, ZOE].map(|call| started(&state.on(asked(call), at(0))).len()).into();
     assert_eq!(starts, [1, 0, 1, 0]);
 }
 
 #[test]
 fn whoever_is_ready_first_takes_the_oldest_call() {
-    let mut state = pool(Limits { busy_at: 1, most_instances: 2, most_running: Some(1), ..limits() });
+    let mut state = pool(Limits {
+        max_waitlist_length: 1,
+        max_parallel_pods_per_function: 2,
+        max_concurrent_evaluations_per_pod: Some(1),
+        ..limits()
+    });
     let first = started(&state.on(asked(ANN), at(0)))[0];
     let second = started(&state.on(asked(BOB), at(0)))[0];
     assert_eq!(answered(&state.on(ready(second), at(1))), [(ANN, second)]);
@@ -129,7 +137,7 @@ fn whoever_is_ready_first_takes_the_oldest_call() {
 
 #[test]
 fn equals_take_turns_and_otherwise_the_least_loaded_is_picked() {
-    let (mut state, instances) = with_ready(Limits { most_instances: 3, ..limits() }, 3);
+    let (mut state, instances) = with_ready(Limits { max_parallel_pods_per_function: 3, ..limits() }, 3);
     let mut used = HashMap::new();
     for call in 10..40 {
         let (_, instance) = answered(&state.on(asked(CallId(call)), at(1)))[0];
@@ -145,7 +153,8 @@ fn equals_take_turns_and_otherwise_the_least_loaded_is_picked() {
 
 #[test]
 fn a_call_does_not_wait_for_a_new_instance_if_a_warm_one_can_take_it() {
-    let (mut state, instances) = with_ready(Limits { most_instances: 2, busy_at: 1, ..limits() }, 1);
+    let (mut state, instances) =
+        with_ready(Limits { max_parallel_pods_per_function: 2, max_waitlist_length: 1, ..limits() }, 1);
     assert_eq!(answered(&state.on(asked(ANN), at(1))), [(ANN, instances[0])]);
     let effects = state.on(asked(BOB), at(1));
     assert_eq!(started(&effects).len(), 1, "a second instance is started for later");
@@ -158,8 +167,8 @@ fn a_caller_that_gives_up_does_not_keep_the_instance_alive() {
     let instance = started(&state.on(asked(ANN), at(0)))[0];
     state.on(Event::Ended { call: ANN }, at(1));
     state.on(ready(instance), at(5));
-    assert_eq!(state.on(Event::Scan, at(64)), []);
-    assert_eq!(state.on(Event::Scan, at(65)), [Effect::Delete { instance, why: Reason::Expired }]);
+    assert_eq!(state.on(scan(), at(64)), []);
+    assert_eq!(state.on(scan(), at(65)), [Effect::Delete { instance, why: Reason::Expired }]);
     assert_eq!(state.counts(), (0, 0));
 }
 
@@ -168,11 +177,11 @@ fn use_renews_the_time_to_live_and_a_long_call_is_never_cut() {
     let (mut state, instances) = with_ready(limits(), 1);
     let instance = instances[0];
     state.on(asked(ANN), at(50));
-    let effects = state.on(Event::Scan, at(500));
+    let effects = state.on(scan(), at(500));
     assert_eq!(effects, [Effect::Hold { instance, until: at(560) }], "the others learn of it");
     state.on(Event::Ended { call: ANN }, at(510));
-    assert_eq!(state.on(Event::Scan, at(569)), []);
-    assert_eq!(state.on(Event::Scan, at(570)), [Effect::Delete { instance, why: Reason::Expired }]);
+    assert_eq!(state.on(scan(), at(569)), []);
+    assert_eq!(state.on(scan(), at(570)), [Effect::Delete { instance, why: Reason::Expired }]);
 }
 
 #[test]
@@ -222,7 +231,7 @@ fn patience_with_passing_failures_has_an_end() {
 
 #[test]
 fn those_who_wait_for_a_failed_start_are_served_by_the_others() {
-    let mut state = pool(Limits { busy_at: 1, most_instances: 2, ..limits() });
+    let mut state = pool(Limits { max_waitlist_length: 1, max_parallel_pods_per_function: 2, ..limits() });
     let first = started(&state.on(asked(ANN), at(0)))[0];
     let second = started(&state.on(asked(BOB), at(0)))[0];
     let effects = state.on(failed(second, FailureKind::Lasting, "quota"), at(1));
@@ -232,7 +241,7 @@ fn those_who_wait_for_a_failed_start_are_served_by_the_others() {
 
 #[test]
 fn a_full_queue_refuses_and_says_how_long_it_is() {
-    let mut state = pool(Limits { most_waiting: Some(2), ..limits() });
+    let mut state = pool(Limits { max_queue_length: Some(2), ..limits() });
     state.on(asked(ANN), at(0));
     state.on(asked(BOB), at(0));
     let refusal = Refusal::QueueFull { waiting: 2 };
@@ -318,9 +327,9 @@ fn an_instance_of_another_replica_counts_and_serves_and_is_not_removed() {
     assert_eq!(answered(&state.on(ready(theirs), at(2))), [(ANN, theirs)]);
     let effects = state.on(Event::Ended { call: ANN }, at(40));
     assert_eq!(effects, [Effect::Hold { instance: theirs, until: at(100) }], "its owner learns of the use");
-    assert_eq!(state.on(Event::Scan, at(110)), [], "its owner has the first say");
+    assert_eq!(state.on(scan(), at(110)), [], "its owner has the first say");
     assert_eq!(
-        state.on(Event::Scan, at(220)),
+        state.on(scan(), at(220)),
         [Effect::Delete { instance: theirs, why: Reason::Expired }],
         "and if it says nothing for long enough, it is gone"
     );
@@ -331,8 +340,8 @@ fn an_instance_that_others_use_is_kept() {
     let (mut state, instances) = with_ready(limits(), 1);
     let instance = instances[0];
     state.on(Event::Held { instance, until: at(100) }, at(50));
-    assert_eq!(state.on(Event::Scan, at(99)), []);
-    assert_eq!(state.on(Event::Scan, at(100)), [Effect::Delete { instance, why: Reason::Expired }]);
+    assert_eq!(state.on(scan(), at(99)), []);
+    assert_eq!(state.on(scan(), at(100)), [Effect::Delete { instance, why: Reason::Expired }]);
 }
 
 #[test]
@@ -348,7 +357,7 @@ fn if_the_other_replicas_have_all_there_may_be_theirs_are_waited_for() {
 #[test]
 fn warming_up_is_bounded_and_skips_what_is_there() {
     let mut state = pool(limits());
-    let image = |n: u64| Image::new(format!("x/f{n}:v1"));
+    let image = |n: u64| Image::new(&format!("x/f{n}:v1"));
     let mut begun = Vec::new();
     for n in 0..5 {
         begun.extend(started(&state.on(Event::Warm { image: image(n) }, at(0))));
@@ -371,12 +380,12 @@ fn warming_up_is_bounded_and_skips_what_is_there() {
 
 #[test]
 fn a_minimum_survives_the_time_to_live() {
-    let (mut state, _) = with_ready(Limits { least_instances: 1, ..limits() }, 2);
+    let (mut state, _) = with_ready(Limits { min_pods_per_function: 1, ..limits() }, 2);
     let deletions = |effects: Vec<Effect>| {
         effects.iter().filter(|effect| matches!(effect, Effect::Delete { .. })).count()
     };
-    assert_eq!(deletions(state.on(Event::Scan, at(1000))), 1);
-    assert_eq!(deletions(state.on(Event::Scan, at(5000))), 0);
+    assert_eq!(deletions(state.on(scan(), at(1000))), 1);
+    assert_eq!(deletions(state.on(scan(), at(5000))), 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Functions that are to have an instance before anybody asks, a few at a time.
+//! Functions that get an instance before their first call, a few at a time.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::event::InstanceId;
 pub(super) struct WarmUp {
     at_once: usize,
     wanted: VecDeque<Image>,
-    /// Those that are being started for this.
+    /// The instances that are being started for this.
     starting: Vec<InstanceId>,
 }
 
@@ -37,7 +37,7 @@ impl WarmUp {
         self.starting.push(instance);
     }
 
-    /// A start is over, whatever its end. Says whether it was one of these.
+    /// A start succeeded or failed. Returns whether it was one of these.
     pub(super) fn ended(&mut self, instance: InstanceId) -> bool {
         let before = self.starting.len();
         self.starting.retain(|starting| *starting != instance);

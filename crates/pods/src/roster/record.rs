@@ -1,4 +1,4 @@
-//! What is known of one instance, and reading it from its pod.
+//! What is known of one instance in the cluster, and reading it from its pod.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,39 +8,49 @@ use loggia_grpc::Client;
 use loggia_registry::Reference;
 use tokio::sync::watch;
 
-use super::Now;
-use crate::blueprint::note;
-use crate::names::{CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, RECLAIM_AFTER, TEMPLATE_HASH};
+use crate::blueprint::annotation;
+use crate::clock::Now;
+use crate::names::{CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, OWNER, RECLAIM_AFTER, TEMPLATE_HASH};
 use crate::pool::Image;
 use crate::pool::state::{Event, InstanceId, Sight};
 
-/// What belongs to one instance.
+/// What is known of one instance beyond what the pool's state decides by.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) image: Image,
-    /// The image as the pod has it.
-    pub(crate) requested: Arc<str>,
-    pub(crate) ours: bool,
-    pub(crate) pod: Option<String>,
+    pub(crate) pod: Option<Arc<str>>,
     pub(crate) service: Option<String>,
-    /// The pod as it was last seen; nothing once it is gone.
+    /// The pod as it was last seen; nothing before that and once it is gone.
     pub(crate) latest: watch::Sender<Option<Arc<Pod>>>,
     pub(crate) client: Option<Client>,
     /// When its start began, until it is over.
-    pub(crate) begin: Option<Instant>,
-    /// Whether the calls that run in it are to be made elsewhere.
+    pub(crate) starting_since: Option<Instant>,
+    /// Whether the calls that run in it were given up.
     pub(crate) lost: watch::Sender<bool>,
-    pub(crate) template_hash: Option<String>,
-    /// What the image was when the pod was made.
-    pub(crate) digest: Option<String>,
-    /// What the node made of the image's name, where it tells that as a digest of the registry.
+    /// What its pod was made from, once it has been seen.
+    pub(super) made: Option<Made>,
+    /// The digest that the node reports for the function's image.
     pub(crate) pulled: Option<String>,
     was_ready: bool,
-    /// Whether its Service leads to it and to nothing else, as far as that is known.
+    /// Whether its Service selects its pod and no other, as far as that is known.
     pub(super) reached: Option<bool>,
-    /// What this pool wrote last as the time to reclaim.
-    pub(super) told: Option<i64>,
-    heard: Option<i64>,
+    pub(super) reclaim_time: ReclaimTime,
+}
+
+/// The `reclaim-after` annotation of a pod, in seconds since 1970. It tells what others write from what this pool
+/// wrote; how long the instance is kept is decided by the pool's state.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReclaimTime {
+    read: Option<i64>,
+    pub(super) written: Option<i64>,
+}
+
+/// What a pod was made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) template_hash: Option<String>,
+    /// The digest of the image at that time.
+    pub(crate) digest: Option<String>,
 }
 
 /// A pod of another replica, or of one that is gone.
@@ -50,54 +60,64 @@ pub(crate) struct Discovery {
     pub(crate) held_until: Instant,
 }
 
+/// A function pod as it describes itself. It is read before the pool is locked.
+#[derive(Debug)]
+pub(crate) struct Sighting {
+    pub(super) name: String,
+    pub(super) uid: Option<String>,
+    /// Its label, which is the name of its Service.
+    pub(super) id: String,
+    pub(super) owner: Option<String>,
+    pub(super) terminating: bool,
+    /// All its containers ended, or it was evicted.
+    pub(super) ended: bool,
+    ready: bool,
+    /// The function that it runs, unless it has no container for one.
+    pub(crate) image: Option<Image>,
+    pub(crate) made: Made,
+    pulled: Option<String>,
+    /// When it may be removed, where the annotation is a number.
+    reclaim_after: Option<i64>,
+    pod: Arc<Pod>,
+}
+
 // === impl Record ===
 
 impl Record {
     /// An instance that is about to be started.
-    pub(crate) fn new(image: Image, requested: Arc<str>) -> Self {
+    pub(crate) fn new(image: Image) -> Self {
         Self {
             image,
-            requested,
-            ours: true,
             pod: None,
             service: None,
             latest: watch::Sender::new(None),
             client: None,
-            begin: None,
+            starting_since: None,
             lost: watch::Sender::new(false),
-            template_hash: None,
-            digest: None,
+            made: None,
             pulled: None,
             was_ready: false,
             reached: None,
-            told: None,
-            heard: None,
+            reclaim_time: ReclaimTime::default(),
         }
     }
 
-    /// Takes note of how the pod is now.
-    pub(super) fn learn(&mut self, instance: InstanceId, pod: Pod, now: Now, events: &mut Vec<Event>) {
-        let sight = match (pod.metadata.deletion_timestamp.is_some(), phase(&pod), is_ready(&pod)) {
+    /// Takes over what its pod says now, and reports what of it the pool has to know.
+    pub(super) fn learn(&mut self, instance: InstanceId, seen: Sighting, now: Now, events: &mut Vec<Event>) {
+        let sight = match (seen.terminating, seen.ended, seen.ready) {
             (true, _, _) => Some(Sight::Terminating),
-            (_, Some("Failed" | "Succeeded"), _) => Some(Sight::Failed),
-            (_, _, true) => {
-                self.was_ready = true;
-                Some(Sight::Ready)
-            }
+            (_, true, _) => Some(Sight::Failed),
+            (_, _, true) => Some(Sight::Ready),
             (_, _, false) => self.was_ready.then_some(Sight::NotReady),
         };
-        let heard = reclaim_after(&pod);
-        if heard.is_some() && heard != self.heard && heard != self.told {
-            let until = moment(heard.unwrap_or(now.unix), now);
-            events.push(Event::Held { instance, until });
+        if let Some(unix) = self.reclaim_time.news(seen.reclaim_after) {
+            events.push(Event::Held { instance, until: now.instant_at(unix) });
         }
-        self.heard = heard;
-        let notes = pod.metadata.annotations.as_ref();
-        self.template_hash = note(notes, TEMPLATE_HASH).map(ToOwned::to_owned);
-        self.digest = note(notes, DIGEST).map(ToOwned::to_owned);
-        self.pulled = pulled(&pod);
         events.extend(sight.map(|sight| Event::Seen { instance, sight }));
-        self.latest.send_replace(Some(Arc::new(slender(pod))));
+        self.was_ready |= sight == Some(Sight::Ready);
+        self.made = Some(seen.made);
+        self.pulled = seen.pulled;
+        self.latest.send_replace(Some(seen.pod));
     }
 
     /// The addresses of its pod, as far as it has any.
@@ -110,43 +130,70 @@ impl Record {
     }
 }
 
-// === impl Discovery ===
+// === impl ReclaimTime ===
 
-impl Discovery {
-    pub(super) fn of(pod: Pod, ttl: Duration, now: Now) -> Option<Self> {
-        let notes = pod.metadata.annotations.as_ref();
-        let containers = &pod.spec.as_ref()?.containers;
-        let requested = containers.iter().find(|container| container.name == CONTAINER)?.image.clone()?;
-        let image = note(notes, IMAGE).unwrap_or(&requested);
-        let image = image.parse::<Reference>().ok()?.to_string();
-        let heard = reclaim_after(&pod);
-        let held_until = heard.map_or(now.instant + ttl, |unix| moment(unix, now));
-        let mut record = Record::new(Image::new(image), requested.into());
-        record.ours = false;
-        record.pod.clone_from(&pod.metadata.name);
-        record.service = label(&pod).map(ToOwned::to_owned);
-        record.template_hash = note(notes, TEMPLATE_HASH).map(ToOwned::to_owned);
-        record.digest = note(notes, DIGEST).map(ToOwned::to_owned);
-        record.pulled = pulled(&pod);
-        record.was_ready = is_ready(&pod);
-        record.heard = heard;
-        record.latest.send_replace(Some(Arc::new(slender(pod))));
-        Some(Self { record, held_until })
+impl ReclaimTime {
+    /// Takes over what was read now, and returns it if another replica wrote it since the last time.
+    fn news(&mut self, read: Option<i64>) -> Option<i64> {
+        let before = std::mem::replace(&mut self.read, read);
+        read.filter(|_| read != before && read != self.written)
     }
 }
 
-/// A pod without what nobody asks for again.
-fn slender(mut pod: Pod) -> Pod {
+// === impl Sighting ===
+
+impl Sighting {
+    /// Reads a pod that has a name and the label of function pods.
+    pub(crate) fn of(pod: Pod) -> Option<Self> {
+        let annotations = pod.metadata.annotations.as_ref();
+        let owned = |key| annotation(annotations, key).map(ToOwned::to_owned);
+        Some(Self {
+            name: pod.metadata.name.clone()?,
+            uid: pod.metadata.uid.clone(),
+            id: annotation(pod.metadata.labels.as_ref(), IMAGE_LABEL)?.to_owned(),
+            owner: owned(OWNER),
+            terminating: pod.metadata.deletion_timestamp.is_some(),
+            ended: matches!(phase(&pod), Some("Failed" | "Succeeded")),
+            ready: is_ready(&pod),
+            image: image(&pod),
+            made: Made { template_hash: owned(TEMPLATE_HASH), digest: owned(DIGEST) },
+            pulled: pulled(&pod),
+            reclaim_after: annotation(annotations, RECLAIM_AFTER).and_then(|seconds| seconds.parse().ok()),
+            pod: Arc::new(trimmed(pod)),
+        })
+    }
+
+    /// The pod as an instance of the pool. Without a usable annotation it is kept for one time to live.
+    pub(super) fn discovered(self, ttl: Duration, now: Now) -> Option<Discovery> {
+        let held_until = self.reclaim_after.map_or(now.instant + ttl, |unix| now.instant_at(unix));
+        let mut record = Record::new(self.image?);
+        record.pod = Some(self.name.into());
+        record.service = Some(self.id);
+        record.made = Some(self.made);
+        record.pulled = self.pulled;
+        record.was_ready = self.ready;
+        record.reclaim_time.read = self.reclaim_after;
+        record.latest.send_replace(Some(self.pod));
+        Some(Discovery { record, held_until })
+    }
+}
+
+/// The function that a pod runs: named by its annotation, or else by the image of its container.
+fn image(pod: &Pod) -> Option<Image> {
+    let containers = &pod.spec.as_ref()?.containers;
+    let requested = containers.iter().find(|container| container.name == CONTAINER)?.image.as_deref()?;
+    let full = annotation(pod.metadata.annotations.as_ref(), IMAGE).unwrap_or(requested);
+    Some(Image::known_as(full.parse::<Reference>().ok()?, requested))
+}
+
+/// A pod with only the part of its spec that is read again: the node. Ten thousand whole ones would fill memory.
+fn trimmed(mut pod: Pod) -> Pod {
     let node_name = pod.spec.and_then(|spec| spec.node_name);
     pod.spec = Some(PodSpec { node_name, ..PodSpec::default() });
     pod
 }
 
-pub(super) fn label(pod: &Pod) -> Option<&str> {
-    note(pod.metadata.labels.as_ref(), IMAGE_LABEL)
-}
-
-pub(super) fn phase(pod: &Pod) -> Option<&str> {
+fn phase(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.phase.as_deref()
 }
 
@@ -155,25 +202,11 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
 }
 
-/// The digest under which the node pulled the function's image. Runtimes that know only what they unpacked
-/// tell a number that no registry knows, without a name before it.
+/// The digest under which the node pulled the function's image. Some container runtimes report the ID of the unpacked
+/// image instead, without a name before it; no registry knows that.
 fn pulled(pod: &Pod) -> Option<String> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     let status = statuses.iter().find(|status| status.name == CONTAINER)?;
     let (_, digest) = status.image_id.rsplit_once('@')?;
     Some(digest.to_owned())
-}
-
-/// When the pod may be removed, as far as its annotation says so in a way one can read.
-fn reclaim_after(pod: &Pod) -> Option<i64> {
-    note(pod.metadata.annotations.as_ref(), RECLAIM_AFTER)?.parse().ok()
-}
-
-/// A time of the calendar on the clock that counts.
-fn moment(unix: i64, now: Now) -> Instant {
-    // What lies further ahead than a year is a mistake of some clock.
-    let ahead = unix.saturating_sub(now.unix).clamp(0, 365 * 24 * 3600);
-    let behind = now.unix.saturating_sub(unix).clamp(0, 365 * 24 * 3600);
-    let at = now.instant + Duration::from_secs(ahead.unsigned_abs());
-    at.checked_sub(Duration::from_secs(behind.unsigned_abs())).unwrap_or(at)
 }

@@ -1,12 +1,13 @@
 //! The roster as stories: what the cluster tells, and what that means.
 
+use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use serde_json::{Value, json};
 
-use super::{Garbage, Meaning, Now, Record, Roster};
+use super::{Garbage, Made, Meaning, Now, Record, Roster, Sighting};
 use crate::pool::Image;
 use crate::pool::state::{Event, InstanceId, Sight};
 use crate::watch::News;
@@ -77,9 +78,9 @@ fn endpoints(addresses: &[&str]) -> Endpoints {
 
 /// A roster in which we started one instance, whose pod is there.
 fn with_our_pod() -> Roster {
-    let mut roster = Roster::default();
-    roster.add(FIRST, Record::new(Image::new("x.io/f:v1"), "x.io/f:v1".into()));
-    roster.name(FIRST, POD.to_owned(), ID.to_owned());
+    let mut roster = roster();
+    roster.add(FIRST, Record::new(Image::new("x.io/f:v1")));
+    roster.name(FIRST, POD, ID);
     roster.service_seen(&service(ID, ID));
     seen(&mut roster, ours(&json!({})), at(0));
     roster
@@ -92,10 +93,12 @@ fn ours(changes: &Value) -> Pod {
     serde_json::from_value(owned).unwrap()
 }
 
+fn roster() -> Roster {
+    Roster::new(US.to_owned(), TTL)
+}
+
 fn seen(roster: &mut Roster, pod: Pod, now: Now) -> Meaning {
-    let mut meaning = Meaning::default();
-    roster.pod_seen(pod, TTL, US, now, &mut meaning);
-    meaning
+    Sighting::of(pod).map(|pod| roster.pod_seen(pod, now)).unwrap_or_default()
 }
 
 fn sights(meaning: &Meaning) -> Vec<Sight> {
@@ -112,40 +115,42 @@ fn looks(meaning: &Meaning) -> usize {
 
 #[test]
 fn a_pod_of_somebody_else_is_found_with_all_that_it_says_of_itself() {
-    let mut roster = Roster::default();
+    let mut roster = roster();
     let meaning = seen(&mut roster, pod("p", &json!({})), at(0));
-    assert!(meaning.garbage.is_empty() && meaning.events.is_empty());
-    let [found] = meaning.found.try_into().unwrap();
+    assert!(meaning.garbage.is_none() && meaning.events.is_empty());
+    let found = meaning.found.unwrap();
     assert_eq!(found.held_until, at(600).instant);
     let record = found.record;
-    assert_eq!((record.image.as_str(), &*record.requested), ("x.io/f:v1", "x.io/f:v1"), "not the sidecar's");
-    assert_eq!((record.ours, record.pod.as_deref(), record.service.as_deref()), (false, Some("p"), Some(ID)));
     assert_eq!(
-        (record.digest.as_deref(), record.template_hash.as_deref()),
-        (Some("sha256:aa"), Some("cafe"))
+        (record.image.full_name(), record.image.name()),
+        ("x.io/f:v1", "x.io/f:v1"),
+        "not the sidecar's"
     );
+    assert_eq!((record.pod.as_deref(), record.service.as_deref()), (Some("p"), Some(ID)));
+    let made = Made { template_hash: Some("cafe".to_owned()), digest: Some("sha256:aa".to_owned()) };
+    assert_eq!(record.made, Some(made));
 }
 
 #[test]
 fn two_spellings_of_one_image_are_one_function() {
-    let mut roster = Roster::default();
+    let mut roster = roster();
     let change = json!({ "metadata": { "annotations": { "loggia.dev/image": null } },
         "spec": { "containers": [{ "name": "function", "image": "docker.io/x/f:v1" }] } });
-    let one = seen(&mut roster, pod("p", &change), at(0)).found.remove(0).record;
+    let one = seen(&mut roster, pod("p", &change), at(0)).found.unwrap().record;
     let change = json!({ "metadata": { "annotations": { "loggia.dev/image": null } },
         "spec": { "containers": [{ "name": "function", "image": "x/f:v1" }] } });
-    let other = seen(&mut roster, pod("q", &change), at(0)).found.remove(0).record;
+    let other = seen(&mut roster, pod("q", &change), at(0)).found.unwrap().record;
     assert_eq!(one.image, other.image);
-    assert_ne!(one.requested, other.requested);
+    assert_ne!(one.image.name(), other.image.name());
 }
 
 #[test]
 fn a_note_that_is_missing_or_cannot_be_read_is_worth_one_time_to_live() {
     for note in [Value::Null, json!("soon"), json!(""), json!("99999999999999999999999"), json!("1e9")] {
-        let mut roster = Roster::default();
+        let mut roster = roster();
         let change = json!({ "metadata": { "annotations": { "fn.kpt.dev/reclaim-after": note } } });
         let meaning = seen(&mut roster, pod("p", &change), at(5));
-        assert_eq!(meaning.found[0].held_until, at(5).instant + TTL, "{note}");
+        assert_eq!(meaning.found.unwrap().held_until, at(5).instant + TTL, "{note}");
     }
 }
 
@@ -153,7 +158,7 @@ fn a_note_that_is_missing_or_cannot_be_read_is_worth_one_time_to_live() {
 fn a_note_of_the_past_or_of_a_mad_clock_is_taken_for_what_it_can_be() {
     let held = |note: &str| {
         let change = json!({ "metadata": { "annotations": { "fn.kpt.dev/reclaim-after": note } } });
-        seen(&mut Roster::default(), pod("p", &change), at(5)).found[0].held_until
+        seen(&mut roster(), pod("p", &change), at(5)).found.unwrap().held_until
     };
     assert!(held("1000") < at(5).instant);
     assert!(held("-7") < at(5).instant);
@@ -163,7 +168,7 @@ fn a_note_of_the_past_or_of_a_mad_clock_is_taken_for_what_it_can_be() {
 
 #[test]
 fn what_is_no_function_pod_is_nobodys_business() {
-    let mut roster = Roster::default();
+    let mut roster = roster();
     let odd = [
         json!({ "metadata": { "labels": { "fn.kpt.dev/image": null } } }),
         json!({ "spec": { "containers": [{ "name": "other", "image": "x" }] } }),
@@ -174,14 +179,14 @@ fn what_is_no_function_pod_is_nobodys_business() {
     ];
     for (number, change) in odd.iter().enumerate() {
         let meaning = seen(&mut roster, pod(&format!("p{number}"), change), at(0));
-        let quiet = meaning.events.is_empty() && meaning.garbage.is_empty() && meaning.found.is_empty();
+        let quiet = meaning.events.is_empty() && meaning.garbage.is_none() && meaning.found.is_none();
         assert!(quiet, "{change}");
     }
 }
 
 #[test]
 fn what_ended_and_what_we_gave_up_is_garbage_once() {
-    let mut roster = Roster::default();
+    let mut roster = roster();
     roster.service_seen(&service(ID, ID));
     let failed = pod("p", &json!({ "status": { "phase": "Failed" } }));
     let expected = Garbage::Pod {
@@ -190,12 +195,12 @@ fn what_ended_and_what_we_gave_up_is_garbage_once() {
         service: Some((ID.to_owned(), Some("s".to_owned()))),
         why: "it ended".to_owned(),
     };
-    assert_eq!(seen(&mut roster, failed.clone(), at(0)).garbage, [expected]);
-    assert_eq!(seen(&mut roster, failed, at(1)).garbage, []);
+    assert_eq!(seen(&mut roster, failed.clone(), at(0)).garbage, Some(expected));
+    assert_eq!(seen(&mut roster, failed, at(1)).garbage, None);
     // It carries our name, and no instance of ours has it.
     let lost = ours(&json!({}));
-    assert_eq!(seen(&mut roster, lost.clone(), at(2)).garbage.len(), 1);
-    assert_eq!(seen(&mut roster, lost, at(3)).garbage, []);
+    assert!(seen(&mut roster, lost.clone(), at(2)).garbage.is_some());
+    assert_eq!(seen(&mut roster, lost, at(3)).garbage, None);
 }
 
 #[test]
@@ -208,16 +213,16 @@ fn our_own_pod_is_told_as_it_goes_along() {
     assert_eq!(sights(&meaning), [Sight::Failed]);
     let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
     assert_eq!(sights(&seen(&mut roster, ours(&going), at(2))), [Sight::Terminating]);
-    let meaning = roster.all_pods(Vec::new(), TTL, US, at(3));
+    let meaning = roster.keep_pods(&HashSet::new());
     assert_eq!(sights(&meaning), [Sight::Gone]);
     assert!(roster.records[&FIRST].latest.borrow().is_none());
 }
 
 #[test]
 fn a_pod_that_was_never_ready_is_not_called_unready() {
-    let mut roster = Roster::default();
-    roster.add(FIRST, Record::new(Image::new("x.io/f:v1"), "x.io/f:v1".into()));
-    roster.name(FIRST, POD.to_owned(), ID.to_owned());
+    let mut roster = roster();
+    roster.add(FIRST, Record::new(Image::new("x.io/f:v1")));
+    roster.name(FIRST, POD, ID);
     let pending = ours(&json!({ "status": { "phase": "Pending", "conditions": [] } }));
     assert_eq!(sights(&seen(&mut roster, pending, at(0))), []);
 }
@@ -236,7 +241,7 @@ fn what_others_want_is_heard_and_our_own_notes_are_not() {
             _ => None,
         })
     };
-    roster.told(FIRST, at(700).unix);
+    roster.set_reclaim_time(FIRST, at(700).unix);
     assert_eq!(held(&seen(&mut roster, noted(700), at(1))), None);
     assert_eq!(held(&seen(&mut roster, noted(900), at(2))), Some(at(900).instant));
     assert_eq!(held(&seen(&mut roster, noted(900), at(3))), None, "it is news once");
@@ -245,26 +250,24 @@ fn what_others_want_is_heard_and_our_own_notes_are_not() {
 #[test]
 fn a_service_that_goes_takes_its_instance_with_it() {
     let mut roster = with_our_pod();
-    let mut meaning = Meaning::default();
-    roster.service_is_gone("another", &mut meaning);
-    assert!(meaning.events.is_empty());
-    assert_eq!(sights(&roster.all_services(&[])), [Sight::Gone]);
+    assert!(roster.service_is_gone("another").events.is_empty());
+    assert_eq!(sights(&roster.keep_services(&HashSet::new())), [Sight::Gone]);
 }
 
 #[test]
 fn a_service_without_a_pod_is_garbage_after_a_while_and_a_foreign_one_never() {
-    let mut roster = Roster::default();
+    let mut roster = roster();
     roster.service_seen(&service(ID, ID));
     roster.service_seen(&service("foreign", "something-else"));
     let later = |seconds| at(seconds).instant;
-    assert_eq!(roster.lonely_services(later(0)), []);
-    assert_eq!(roster.lonely_services(later(19)), []);
+    assert_eq!(roster.orphaned_services(later(0)), []);
+    assert_eq!(roster.orphaned_services(later(19)), []);
     let expected = Garbage::Service { name: ID.to_owned(), uid: Some("s".to_owned()) };
-    assert_eq!(roster.lonely_services(later(20)), [expected]);
-    assert_eq!(roster.lonely_services(later(21)), [], "somebody is at it");
+    assert_eq!(roster.orphaned_services(later(20)), [expected]);
+    assert_eq!(roster.orphaned_services(later(21)), [], "somebody is at it");
     // A pod that it selects makes it somebody's again.
     seen(&mut roster, pod("p", &json!({})), at(22));
-    assert_eq!(roster.lonely_services(later(60)), []);
+    assert_eq!(roster.orphaned_services(later(60)), []);
 }
 
 #[test]
@@ -279,7 +282,7 @@ fn what_is_to_be_deleted_is_named_with_its_identity() {
     assert_eq!(service, Some((ID.to_owned(), Some("s".to_owned()))));
     // Its pod is still there for a while, and is not found anew.
     let meaning = seen(&mut roster, ours(&json!({})), at(5));
-    assert!(meaning.found.is_empty() && meaning.garbage.is_empty());
+    assert!(meaning.found.is_none() && meaning.garbage.is_none());
     // If it stays, whoever was to delete it could not.
     assert_eq!(roster.left_overs(at(123).instant), []);
     assert_eq!(roster.left_overs(at(124).instant).len(), 1);
@@ -293,7 +296,7 @@ fn what_is_somebody_elses_to_remove_is_left_alone_for_good() {
     let mut roster = with_our_pod();
     roster.forget(FIRST);
     let meaning = seen(&mut roster, ours(&json!({})), at(5));
-    assert!(meaning.found.is_empty() && meaning.garbage.is_empty());
+    assert!(meaning.found.is_none() && meaning.garbage.is_none());
     assert_eq!(roster.left_overs(at(900).instant), []);
 }
 
@@ -303,7 +306,7 @@ fn a_number_is_free_again_when_its_pod_is_gone() {
     assert!(!roster.is_being_left(ID));
     roster.condemn(FIRST, "why".to_owned(), at(0).instant);
     assert!(roster.is_being_left(ID), "it was condemned");
-    roster.pod_is_gone(POD, &mut Meaning::default());
+    roster.pod_is_gone(POD);
     assert!(!roster.is_being_left(ID));
     let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
     seen(&mut roster, pod("p", &going), at(0));
@@ -346,12 +349,12 @@ fn what_a_node_pulled_is_told_once_where_it_is_a_digest_of_a_registry() {
         let status = json!([{ "name": "function", "image": "", "imageID": image_id, "ready": true, "restartCount": 0 }]);
         ours(&json!({ "status": { "containerStatuses": status } }))
     };
-    assert!(seen(&mut roster, running(""), at(0)).pulled.is_empty());
-    assert!(seen(&mut roster, running("sha256:cc"), at(0)).pulled.is_empty(), "no registry knows that one");
-    assert_eq!(seen(&mut roster, running("x.io/f@sha256:bb"), at(0)).pulled, [FIRST]);
-    assert!(seen(&mut roster, running("x.io/f@sha256:bb"), at(1)).pulled.is_empty());
+    assert!(seen(&mut roster, running(""), at(0)).pulled.is_none());
+    assert!(seen(&mut roster, running("sha256:cc"), at(0)).pulled.is_none(), "no registry knows that one");
+    assert_eq!(seen(&mut roster, running("x.io/f@sha256:bb"), at(0)).pulled, Some(FIRST));
+    assert!(seen(&mut roster, running("x.io/f@sha256:bb"), at(1)).pulled.is_none());
     assert_eq!(roster.records[&FIRST].pulled.as_deref(), Some("sha256:bb"));
-    assert_eq!(seen(&mut roster, running("docker-pullable://x.io/f@sha256:dd"), at(2)).pulled, [FIRST]);
+    assert_eq!(seen(&mut roster, running("docker-pullable://x.io/f@sha256:dd"), at(2)).pulled, Some(FIRST));
 }
 
 #[test]

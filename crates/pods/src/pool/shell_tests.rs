@@ -1,39 +1,38 @@
-//! The task between its callers, the cluster's news and the servers in pods.
+//! The pool between its callers, the cluster's news and the servers in pods.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
 use loggia_grpc::tls::{ClientFiles, ClientTls, ServerFiles};
 use loggia_registry::Images;
-use loggia_testing::Authority;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Message, Task};
-use crate::fake::{ApiServer, PodServer};
-use crate::functions::{Functions, default_limits};
+use super::state::{Refusal, Settings as PoolSettings};
+use super::ticker::SYNC_TIME;
+use super::{Backoff, FailureKind, Image, Permit, Pool};
+use crate::clock::unix_now;
+use crate::fake::{ApiServer, PodServer, settings};
+use crate::functions::Functions;
 use crate::observe::Unobserved;
-use crate::pool::state::{Refusal, Settings as PoolSettings, State};
-use crate::pool::{FailureKind, Image, Permit, Pool, PoolError, Retry};
-use crate::roster::{Garbage, Roster};
+use crate::roster::Garbage;
 use crate::secret::PullSecrets;
-use crate::settings::{PodAddress, PodSecurity};
-use crate::start::{Place, Starter, unix_now};
+use crate::start::{Starter, Target};
 use crate::template::Template;
 use crate::templates::Templates;
-use crate::watch::News;
+use crate::watch::{News, Outages};
 use crate::{PodTls, Settings};
+use loggia_testing::Authority;
 
 /// Nobody listens there, so nothing can be started.
 const IMAGE: &str = "127.0.0.1:1/f:v1";
 const ID: &str = "f-v1-1-12345678";
 const SOON: Duration = Duration::from_secs(10);
 
-/// A pool with its task, and nothing that would bring it news.
+/// A pool without the watches that would bring it news.
 struct World {
     pool: Pool,
     starter: Starter,
@@ -44,32 +43,6 @@ struct World {
     _functions: watch::Sender<Arc<Functions>>,
 }
 
-fn settings() -> Settings {
-    Settings {
-        namespace: "fn".to_owned(),
-        manager_namespace: "system".to_owned(),
-        wrapper_image: "x.io/wrapper:v1".to_owned(),
-        template: None,
-        cache_config: None::<PathBuf>,
-        warm_up: true,
-        ttl: Duration::from_secs(600),
-        busy_at: 2,
-        most_instances: 1,
-        most_running: None,
-        most_waiting: None,
-        scan_interval: None,
-        ready_timeout: Duration::from_secs(1),
-        message_limit: 1 << 20,
-        security: PodSecurity::Baseline,
-        address: PodAddress::PodIp,
-        cluster_domain: "cluster.local".to_owned(),
-        pull_secret: "auth-secret".to_owned(),
-        image_prefix: None,
-        tls: None,
-        owner: "us.1".to_owned(),
-    }
-}
-
 impl World {
     fn new(settings: Settings) -> Self {
         let settings = Arc::new(settings);
@@ -77,7 +50,6 @@ impl World {
         let cluster = api.cluster();
         let functions = watch::Sender::new(Arc::new(Functions::default()));
         let template = watch::Sender::new(None);
-        let (pool, messages) = Pool::new();
         let (garbage, removals) = mpsc::unbounded_channel();
         let mut registries = loggia_registry::Settings::default();
         registries.retries.count = 0;
@@ -88,7 +60,7 @@ impl World {
             templates: Templates::new(cluster.clone(), None, settings.wrapper_image.clone()),
             secrets: Arc::new(PullSecrets::new(cluster, settings.pull_secret.clone())),
             functions: functions.subscribe(),
-            trouble: watch::Sender::new(None),
+            outage: Outages::new(None),
             refused: Default::default(),
             trust: settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone()).unwrap()),
             observer: Arc::new(Unobserved),
@@ -97,45 +69,21 @@ impl World {
             patience: Duration::from_secs(1),
             warm_at_once: 4,
             margin: Duration::ZERO,
-            retry: Retry::default(),
+            backoff: Backoff::default(),
         };
-        let defaults = default_limits(&settings);
-        let task = Task {
-            state: State::new(pool_settings, defaults.clone(), HashMap::new()),
-            roster: Roster::default(),
-            starter: starter.clone(),
-            inbox: pool.inbox(),
-            garbage,
-            functions: functions.subscribe(),
-            template: template.subscribe(),
-            defaults,
-            replies: HashMap::new(),
-            spellings: HashMap::new(),
-            hashes: HashMap::new(),
-            early: Vec::new(),
-            looked: Default::default(),
-            pulled: Default::default(),
-            notes: Task::notes(),
-            warm: watch::Sender::new(false),
-        };
-        let warm = task.warm.subscribe();
-        tokio::spawn(pool.run(task, messages));
-        Self { pool, starter, api, garbage: removals, template, warm, _functions: functions }
-    }
-
-    fn tell(&self, message: Message) {
-        self.pool.inbox().upgrade().unwrap().send(message).unwrap();
+        let (pool, _ticker) = Pool::start(starter.clone(), pool_settings, template.subscribe(), garbage);
+        Self { warm: pool.warm(), pool, starter, api, garbage: removals, template, _functions: functions }
     }
 
     /// The first look at the namespace: these pods, and no Services.
     fn look(&self, pods: Vec<Pod>) {
-        self.tell(Message::Pods(Box::new(News::All(pods))));
-        self.tell(Message::Services(Box::new(News::All(Vec::new()))));
+        self.pool.pods_changed(News::All(pods));
+        self.pool.services_changed(News::All(Vec::new()));
     }
 
-    fn ask(&self) -> tokio::task::JoinHandle<Result<Permit, PoolError>> {
+    fn ask(&self) -> tokio::task::JoinHandle<Result<Permit, Refusal>> {
         let pool = self.pool.clone();
-        tokio::spawn(async move { pool.permit(Image::new(IMAGE), IMAGE.into()).await })
+        tokio::spawn(async move { pool.permit(Image::new(IMAGE)).await })
     }
 
     async fn permit(&self) -> Permit {
@@ -144,7 +92,7 @@ impl World {
 
     async fn refusal(&self) -> String {
         match timeout(SOON, self.ask()).await.unwrap().unwrap() {
-            Err(PoolError::Refused(Refusal::NoInstance(failure))) => failure.text.clone(),
+            Err(Refusal::NoInstance(failure)) => failure.text.clone(),
             other => panic!("{other:?}"),
         }
     }
@@ -195,18 +143,18 @@ async fn without_a_look_calls_wait_a_while_and_no_longer() {
     let begin = Instant::now();
     let text = world.refusal().await;
     assert!(text.starts_with(&format!("unable to get the entrypoint for {IMAGE}: ")), "{text}");
-    assert!(begin.elapsed() >= super::FIRST_LOOK, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() >= SYNC_TIME, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
 async fn whoever_gives_up_leaves_the_queue_to_others() {
-    let world = World::new(Settings { most_waiting: Some(1), ready_timeout: SOON, ..settings() });
+    let world = World::new(Settings { max_queue_length: Some(1), ready_timeout: SOON, ..settings() });
     let address = PodServer::some_address();
     world.look(vec![pod(&address, &json!({}))]);
     let first = world.ask();
     sleep(Duration::from_millis(100)).await;
     let refused = timeout(SOON, world.ask()).await.unwrap().unwrap();
-    let Err(PoolError::Refused(Refusal::QueueFull { waiting: 1 })) = refused else { panic!("{refused:?}") };
+    let Err(Refusal::QueueFull { waiting: 1 }) = refused else { panic!("{refused:?}") };
     first.abort();
     let _ = first.await;
     let third = world.ask();
@@ -214,6 +162,62 @@ async fn whoever_gives_up_leaves_the_queue_to_others() {
     assert!(!third.is_finished());
     let _server = PodServer::start(&address).await;
     timeout(SOON, third).await.unwrap().unwrap().unwrap();
+}
+
+/// The guard that ends a call exists only after the call was asked, under the same lock, so its end cannot overtake it.
+/// When calls from before the first run of the pool's task went to an inbox and their ends to a lock, it could: the pool
+/// then held calls that were over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn calls_that_give_up_while_the_pool_starts_leave_nothing_behind() {
+    // Keeps the only worker, and with it the pool's task, from running.
+    let (gate, closed) = std::sync::mpsc::channel();
+    let (blocking, blocked) = std::sync::mpsc::channel();
+    tokio::spawn(async move {
+        blocking.send(()).unwrap();
+        closed.recv().unwrap();
+    });
+    blocked.recv().unwrap();
+    let world = World::new(settings());
+    let mut calls: Vec<_> = (0..2000).map(|_| Box::pin(world.pool.permit(Image::new(IMAGE)))).collect();
+    for call in &mut calls {
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    gate.send(()).unwrap();
+    while let Some(call) = calls.pop() {
+        drop(call);
+    }
+    world.look(Vec::new());
+    let functions = world.pool.snapshot().functions;
+    let waiting: usize = functions.iter().map(|function| function.waiting).sum();
+    assert_eq!(waiting, 0, "{functions:?}");
+}
+
+#[tokio::test]
+async fn a_permit_may_be_dropped_on_a_thread_without_a_runtime() {
+    let world = World::new(Settings { max_concurrent_evaluations_per_pod: Some(1), ..settings() });
+    let server = PodServer::start(&PodServer::some_address()).await;
+    world.look(vec![pod(&server.address, &json!({}))]);
+    let permit = world.permit().await;
+    let next = world.ask();
+    std::thread::spawn(move || {
+        // A check of the instance is spawned, and the next call gets its turn.
+        permit.broken();
+        drop(permit);
+    })
+    .join()
+    .unwrap();
+    timeout(SOON, next).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn work_that_panics_is_reported() {
+    let world = World::new(settings());
+    let (report, reported) = tokio::sync::oneshot::channel();
+    world.pool.spawn(async { panic!("out of order") }, move |_, outcome: Result<(), _>| {
+        report.send(outcome).unwrap();
+    });
+    let outcome = timeout(SOON, reported).await.unwrap().unwrap();
+    assert_eq!(outcome.unwrap_err().0, "out of order");
 }
 
 #[tokio::test]
@@ -266,7 +270,7 @@ async fn a_call_in_a_pod_that_is_dead_to_all_is_told_so() {
     drop(server);
     let mut unready = found;
     unready.status.as_mut().unwrap().conditions = None;
-    world.tell(Message::Pods(Box::new(News::Seen(unready))));
+    world.pool.pods_changed(News::Seen(unready));
     timeout(SOON, permit.abandoned()).await.unwrap();
 }
 
@@ -279,8 +283,7 @@ async fn an_instance_whose_service_leads_to_others_too_is_not_used() {
         let subsets = json!([{ "addresses": addresses }]);
         serde_json::from_value(json!({ "metadata": { "name": ID }, "subsets": subsets })).unwrap()
     };
-    let tell =
-        |addresses: &[&str]| world.tell(Message::Endpoints(Box::new(News::Seen(endpoints(addresses)))));
+    let tell = |addresses: &[&str]| world.pool.endpoints_changed(News::Seen(endpoints(addresses)));
     tell(&[&server.address]);
     world.look(vec![pod(&server.address, &json!({}))]);
     drop(world.permit().await);
@@ -307,18 +310,18 @@ async fn a_pod_that_is_gone_ends_what_waits_for_it() {
     let found = pod(&server.address, &json!({}));
     world.look(vec![found.clone()]);
     drop(world.permit().await);
-    world.tell(Message::Pods(Box::new(News::Gone(found))));
+    world.pool.pods_changed(News::Gone(found));
     assert!(world.refusal().await.starts_with("unable to get the entrypoint for"));
 }
 
 #[tokio::test]
 async fn the_pool_ends_with_its_last_handle() {
     let mut world = World::new(settings());
-    let inbox = world.pool.inbox();
+    let weak = world.pool.downgrade();
     world.look(Vec::new());
     drop(world.pool);
     assert!(timeout(SOON, world.garbage.recv()).await.unwrap().is_none());
-    assert!(inbox.upgrade().is_none());
+    assert!(weak.upgrade().is_none());
 }
 
 #[tokio::test]
@@ -378,9 +381,9 @@ async fn a_pod_that_does_not_prove_who_it_is_is_never_used() {
         let world = World::new(trusting(&ours, false));
         let begin = Instant::now();
         let found = pod(&server.address, &json!({}));
-        let place = Place { pod: "p".to_owned(), service: ID.to_owned(), cluster_ip: None };
+        let target = Target { pod: "p".to_owned(), service: ID.to_owned(), cluster_ip: None };
         let latest = watch::Sender::new(Some(Arc::new(found.clone())));
-        let failure = world.starter.adopt(&place, latest.subscribe()).await.unwrap_err();
+        let failure = world.starter.adopt(&target, latest.subscribe()).await.unwrap_err();
         assert!(failure.text.contains("Error: pod `p`: no TLS: "), "{}", failure.text);
         assert!(failure.text.contains(expected), "{}", failure.text);
         assert_eq!(failure.kind, FailureKind::Lasting);

@@ -1,48 +1,44 @@
-//! The way from here to a pod over TLS: what is wrong with it, in words for the caller.
+//! TLS on the way to a pod: why it fails, in words for the caller.
 
 use std::io;
 
 use loggia_grpc::connection;
-use rustls::{CertificateError, Error as TlsError};
-use tonic::Status;
+use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use crate::PodTls;
 
-/// Why a server has not said that it takes calls.
+/// Why a server has not reported that it takes calls.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum Unready {
     /// It may yet.
     Unanswered,
-    Distrust(Distrust),
+    Tls(TlsFailure),
 }
 
-/// Why two ends do not speak to each other.
+/// Which end refused the other.
 #[derive(Debug)]
-pub(crate) enum Distrust {
-    /// What this end says of the other.
-    Of(TlsError),
-    /// What the other end said of this one.
-    By(String),
+pub(crate) enum TlsFailure {
+    /// This end refused the server.
+    Local(TlsError),
+    /// The server refused this end by an alert.
+    Remote(AlertDescription),
 }
 
-// === impl Trouble ===
+// === impl Unready ===
 
-impl Trouble {
+impl Unready {
     pub(crate) fn of_connection(error: &connection::Error) -> Self {
         let found = match error {
             connection::Error::NotTrusted(_, error) => of_tls(error),
             _ => None,
         };
-        found.map_or(Self::Unanswered, |error| Self::Distrust(Distrust::Of(error)))
+        found.map_or(Self::Unanswered, |error| Self::Tls(TlsFailure::Local(error)))
     }
 
-    /// A server that wants to know its callers says so after this end has done its part. Of what it says, only
-    /// the text arrives here.
-    pub(crate) fn of_answer(status: &Status) -> Self {
-        match status.message().split_once("received fatal alert: ") {
-            Some((_, alert)) => Self::Distrust(Distrust::By(alert.to_owned())),
-            None => Self::Unanswered,
-        }
+    /// In TLS 1.3 a server refuses a client's certificate after the client has finished its handshake, so the alert
+    /// arrives in place of the answer to the first request.
+    pub(crate) fn of_alert(alert: Option<AlertDescription>) -> Self {
+        alert.map_or(Self::Unanswered, |alert| Self::Tls(TlsFailure::Remote(alert)))
     }
 }
 
@@ -51,13 +47,14 @@ fn of_tls(error: &io::Error) -> Option<TlsError> {
 }
 
 /// What is wrong, and what to check.
-pub(crate) fn explain(distrust: &Distrust, tls: &PodTls, host: &str) -> String {
+pub(crate) fn explain(failure: &TlsFailure, tls: &PodTls, host: &str) -> String {
     let PodTls { secret, files } = tls;
     let wildcard = host.split_once('.').map_or(host, |(_, rest)| rest);
-    let error = match distrust {
-        Distrust::By(alert) => return refused(alert, tls),
-        Distrust::Of(TlsError::AlertReceived(alert)) => return refused(&format!("{alert:?}"), tls),
-        Distrust::Of(error) => error,
+    let error = match failure {
+        TlsFailure::Remote(alert) | TlsFailure::Local(TlsError::AlertReceived(alert)) => {
+            return refused(*alert, tls);
+        }
+        TlsFailure::Local(error) => error,
     };
     let (what, check) = match error {
         TlsError::InvalidCertificate(wrong) => match wrong {
@@ -87,21 +84,21 @@ pub(crate) fn explain(distrust: &Distrust, tls: &PodTls, host: &str) -> String {
     format!("no TLS: {what} ({error}); {check}")
 }
 
-fn refused(alert: &str, tls: &PodTls) -> String {
+fn refused(alert: AlertDescription, tls: &PodTls) -> String {
     let secret = &tls.secret;
     match &tls.files.identity {
         Some((cert, _)) => format!(
-            "no TLS: its server refuses the certificate of this program ({alert}); check that {} was signed by `ca.crt` of \
+            "no TLS: its server refuses the certificate of this program ({alert:?}); check that {} was signed by `ca.crt` of \
              the Secret `{secret}`, is for the authentication of clients and has not expired",
             cert.display()
         ),
         None => format!(
-            "no TLS: its server wants a certificate of this program ({alert}); name one by --pod-tls-cert and --pod-tls-key"
+            "no TLS: its server wants a certificate of this program ({alert:?}); name one by --pod-tls-cert and --pod-tls-key"
         ),
     }
 }
 
-/// What to add where a pod waits for something before its first container.
+/// The hint for a pod that waits before its first container: the kubelet may be missing the Secret.
 pub(crate) fn no_secret(secret: &str, namespace: &str) -> String {
     format!(
         "; it mounts the Secret `{secret}` (--pod-tls-secret): check that the namespace `{namespace}` has it"
