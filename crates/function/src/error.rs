@@ -60,8 +60,10 @@ pub enum RunError {
     },
     /// The server that was to run the function answered with an error.
     Remote(Box<Remote>),
-    /// The service is starting or stopping.
+    /// The service is starting or stopping, and the function has not run.
     Unavailable(&'static str),
+    /// The service stopped before the function ended: it may have run.
+    Interrupted(&'static str),
     /// A built-in function panicked.
     Panicked,
     /// A defect of this program.
@@ -124,6 +126,7 @@ pub enum Kind {
     TooLarge,
     TimedOut,
     Unavailable,
+    Interrupted,
     Defect,
     NoInstance,
     /// The server in the function pod did not say what kind it was.
@@ -181,7 +184,7 @@ impl RunError {
                 format!("unable to get the grpc client to the pod for {function}: {reason}")
             }
             Self::Remote(remote) => remote.describe(function),
-            Self::Unavailable(text) => (*text).to_owned(),
+            Self::Unavailable(text) | Self::Interrupted(text) => (*text).to_owned(),
             Self::Panicked => format!("function {} could not be run: it panicked", name()),
             Self::Defect { reason } => format!("function {} could not be run: {reason}", name()),
         }
@@ -210,7 +213,8 @@ impl RunError {
             | Self::AnswerTooLarge { .. }
             | Self::TimedOut
             | Self::OverTime { .. }
-            | Self::Unavailable(_) => self.describe(function),
+            | Self::Unavailable(_)
+            | Self::Interrupted(_) => self.describe(function),
         }
     }
 
@@ -227,6 +231,7 @@ impl RunError {
             Self::NoInstance { .. } => Kind::NoInstance,
             Self::Remote(remote) => remote.kind,
             Self::Unavailable(_) => Kind::Unavailable,
+            Self::Interrupted(_) => Kind::Interrupted,
             Self::Guarded(_) | Self::Panicked | Self::Defect { .. } => Kind::Defect,
         }
     }
@@ -242,7 +247,7 @@ impl RunError {
                 Kind::InvalidImage => Code::InvalidArgument,
                 Kind::TooLarge => Code::ResourceExhausted,
                 Kind::TimedOut => Code::DeadlineExceeded,
-                Kind::Unavailable => Code::Unavailable,
+                Kind::Unavailable | Kind::Interrupted => Code::Unavailable,
                 _ => Code::Internal,
             },
         }

@@ -125,7 +125,7 @@ impl EvaluatorService {
             }),
             () = late => Err(RunError::TimedOut),
             () = in_flight.given_up() => {
-                Err(RunError::Unavailable("the function evaluator stopped before the function ended; try again"))
+                Err(RunError::Interrupted("the function evaluator stopped before the function ended; try again"))
             }
         }
     }

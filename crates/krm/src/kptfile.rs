@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::edit::KptfileDocument;
 pub use self::image::is_tag;
-pub use self::validate::{ValidateError, check_image};
+pub use self::validate::{InvalidImage, ValidateError, check_image};
 use crate::resource::Resource;
 use crate::results::ResultItem;
 

@@ -87,7 +87,7 @@ impl PackageService {
                     Err(Status::deadline_exceeded("the render took longer than the caller's deadline; nothing was changed"))
                 }
                 () = in_flight.given_up() => {
-                    let error = RunError::Unavailable("the package service stopped before the render ended; try again");
+                    let error = RunError::Interrupted("the package service stopped before the render ended; try again");
                     Err(status::of_error("", &error))
                 }
             };

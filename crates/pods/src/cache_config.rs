@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_file_is_refused_as_a_whole() {
+    fn a_file_of_another_form_is_refused_as_a_whole() {
         assert_eq!(
             CacheConfig::parse("f.yaml", b"just text").unwrap_err(),
             "f.yaml:1: a list of functions, or a mapping from image to time to live, belongs here"

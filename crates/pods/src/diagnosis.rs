@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_pull_is_told_in_the_kubelets_words() {
+    fn a_failed_pull_is_reported_in_the_kubelets_words() {
         let waiting = json!({ "waiting": { "reason": "ErrImagePull", "message": "no manifest for `x:v9`" } });
         assert_eq!(
             text(&function(&waiting)).unwrap(),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_told_with_its_code_and_the_last_lines() {
+    fn a_crash_is_reported_with_its_code_and_the_last_lines() {
         let terminated =
             json!({ "terminated": { "exitCode": 3, "reason": "Error", "message": "a\nb\n\nc\nd\ne\nf\n" } });
         assert_eq!(
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_cannot_be_started_is_told_in_the_runtimes_words() {
+    fn a_container_that_cannot_be_started_is_reported_in_the_runtimes_words() {
         let message = "exec: \"cp\": executable file not found in $PATH";
         let state = json!({ "terminated": { "exitCode": 128, "reason": "StartError", "message": message } });
         let init = json!({ "phase": "Pending", "initContainerStatuses": [{

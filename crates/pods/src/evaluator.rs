@@ -6,7 +6,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Endpoints;
 use kube::Api;
 use loggia_function::{Call, FunctionRef, Knows, Outcome, RunError, Running, Runtime};
-use loggia_grpc::tls::ClientTls;
 use loggia_grpc::wire::details::{self, evaluation_error::Kind};
 use loggia_grpc::{CallError, answered};
 use loggia_registry::Images;
@@ -22,7 +21,6 @@ use crate::observe::Unobserved;
 use crate::pool::state::{Refusal, Settings as PoolSettings};
 use crate::pool::{self, Image, Permit, Pool, WeakPool};
 use crate::remove::remove_all;
-use crate::secret::PullSecrets;
 use crate::settings::PodAddress;
 use crate::start::Starter;
 use crate::templates::{ReadError, Templates};
@@ -66,33 +64,28 @@ impl PodEvaluator {
     ) -> Result<Self, StartError> {
         let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
         let settings = Arc::new(settings);
-        let trust = settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone())).transpose();
-        let trust = trust.map_err(StartError::Tls)?;
         let cluster = Cluster::new(&client, &settings.namespace, &settings.manager_namespace);
         let templates =
             Templates::new(cluster.clone(), settings.template.clone(), settings.wrapper_image.clone());
+        let functions = watch::Sender::new(Arc::new(Functions::read(&settings)));
+        let starter = Starter::new(
+            Arc::clone(&settings),
+            cluster.clone(),
+            images.clone(),
+            templates.clone(),
+            functions.subscribe(),
+            observer,
+        );
+        let starter = starter.map_err(StartError::Tls)?;
+        let (trust, secrets, outage) =
+            (starter.trust.clone(), Arc::clone(&starter.secrets), starter.outage.clone());
         match timeout(TEMPLATE_TIME, templates.read()).await {
             Ok(Err(error @ ReadError::Invalid(_))) => return Err(StartError::Template(error.into())),
             Ok(Err(error)) => warn!("{error}; it is asked for again when a pod is made"),
             Ok(Ok(_)) => {}
             Err(_) => warn!("the template of function pods is not known yet: the API server takes its time"),
         }
-        let functions = watch::Sender::new(Arc::new(Functions::read(&settings)));
         let (garbage, removals) = mpsc::unbounded_channel();
-        let secrets = Arc::new(PullSecrets::new(cluster.clone(), settings.pull_secret.clone()));
-        let outage = Outages::new(None);
-        let starter = Starter {
-            settings: Arc::clone(&settings),
-            cluster: cluster.clone(),
-            images: images.clone(),
-            templates: templates.clone(),
-            secrets: Arc::clone(&secrets),
-            functions: functions.subscribe(),
-            outage: outage.clone(),
-            refused: Default::default(),
-            trust: trust.clone(),
-            observer,
-        };
         let pool_settings = PoolSettings {
             patience: settings.ready_timeout,
             warm_at_once: WARM_AT_ONCE,
@@ -245,7 +238,7 @@ impl Retry {
     fn after(error: &CallError) -> Self {
         match error {
             CallError::NotSent(_) => Self::Elsewhere,
-            // Our own server says why: it starts, stops, or gave up the call when it stopped.
+            // Our own server says so: it starts or stops, and did not run the function.
             CallError::Final(status) if kind(status) == Some(Kind::Unavailable) => Self::Elsewhere,
             // Porch's server sends no details. Its UNAVAILABLE comes from grpc-go, when a connection closes.
             CallError::Broken(status) | CallError::Final(status) if status.code() == Code::Unavailable => {
@@ -288,6 +281,8 @@ mod tests {
         let leaving = loggia_grpc::status::of_error("x", &RunError::Unavailable("in whatever words"));
         assert_eq!(Retry::after(&CallError::Final(leaving)), Retry::Elsewhere);
         assert_eq!(Retry::after(&CallError::NotSent(Status::unavailable(""))), Retry::Elsewhere);
+        let cut = loggia_grpc::status::of_error("x", &RunError::Interrupted("in whatever words"));
+        assert_eq!(Retry::after(&CallError::Final(cut)), Retry::Once);
     }
 
     #[test]

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_no_name_is_made_one() {
+    fn what_would_be_an_invalid_name_is_made_valid() {
         let digest = "sha256:aaaabbbbccccdddd000000000000000000000000000000000000000000000000";
         assert_eq!(named(&format!("x.io/f@{digest}"), 1), "f-aaaabbbbcccc-1-12345678");
         assert_eq!(named(&format!("x.io/f:v1@{digest}"), 1), "f-v1-1-12345678");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_one_instance_differ_by_chance() {
+    fn pods_of_one_instance_differ_by_random_characters() {
         assert_ne!(pod_name("f-v1-1-12345678", 1), pod_name("f-v1-1-12345678", 2));
         assert_eq!(pod_name("f-v1-1-12345678", 0), "f-v1-1-12345678-bbbbb");
     }

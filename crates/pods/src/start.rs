@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use loggia_grpc::Client;
-use loggia_grpc::tls::ClientTls;
+use loggia_grpc::tls::{self, ClientTls};
 use loggia_registry::{Images, Metadata};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -84,6 +84,29 @@ pub(crate) struct Target {
 // === impl Starter ===
 
 impl Starter {
+    /// Fails if the files for TLS to pods cannot be used.
+    pub(crate) fn new(
+        settings: Arc<Settings>,
+        cluster: Cluster,
+        images: Images,
+        templates: Templates,
+        functions: watch::Receiver<Arc<Functions>>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, tls::Error> {
+        Ok(Self {
+            trust: settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone())).transpose()?,
+            secrets: Arc::new(PullSecrets::new(cluster.clone(), settings.pull_secret.clone())),
+            settings,
+            cluster,
+            images,
+            templates,
+            functions,
+            outage: Outages::new(None),
+            refused: Refused::default(),
+            observer,
+        })
+    }
+
     /// Creates an instance and returns a client once it answers. What was created stays on failure, for the pool to
     /// delete.
     pub(crate) async fn start(&self, job: Job) -> Result<Client, Failure> {

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_told_in_the_words_that_porchs_users_know() {
+    fn an_invalid_template_is_refused_in_porchs_words() {
         let text = |data: &Value| of_config_map("t", config_map(data)).unwrap_err().to_string();
         assert_eq!(text(&json!({})), "function pod template with key template does not exist in Configmap t");
         assert_eq!(
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_are_no_templates_are_refused() {
+    fn invalid_template_objects_are_refused() {
         assert_eq!(of_objects(Some(pod_template("other")), None, "w").unwrap_err(), Error::NoContainer);
         let odd = service_template(&json!({ "spec": 7 }));
         assert!(matches!(of_objects(None, Some(odd), "w").unwrap_err(), Error::InvalidService(_)));

@@ -31,7 +31,7 @@ impl From<Error> for RunError {
             Error::DeadlineExceeded => Self::TimedOut,
             Error::TooMuchOutput { limit, stderr } => Self::TooMuchOutput { limit, stderr: kept(&stderr) },
             Error::Stopped => {
-                Self::Unavailable("the function evaluator stopped before the function ended; try again")
+                Self::Interrupted("the function evaluator stopped before the function ended; try again")
             }
             error @ (Error::NotStarted { .. } | Error::Pipes(_)) => {
                 Self::NotStarted { reason: error.to_string(), origin: String::new() }

@@ -31,13 +31,20 @@ impl fmt::Display for ValidateError {
     }
 }
 
+/// A text that is not an image reference. Displayed in kpt's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("function image reference {} is invalid: {reason}", quote(.reference))]
+pub struct InvalidImage {
+    reference: String,
+    reason: &'static str,
+}
+
 /// Checks that an image reference follows the grammar.
 ///
 /// # Errors
-/// With kpt's text.
-pub fn check_image(reference: &str) -> Result<(), String> {
-    image::check(reference)
-        .map_err(|reason| format!("function image reference {} is invalid: {reason}", quote(reference)))
+/// If it does not.
+pub fn check_image(reference: &str) -> Result<(), InvalidImage> {
+    image::check(reference).map_err(|reason| InvalidImage { reference: reference.to_owned(), reason })
 }
 
 impl Kptfile {
@@ -105,9 +112,9 @@ impl Function {
             return here("must not specify both `image` and `exec` at the same time");
         }
         if !self.image.is_empty()
-            && let Err(reason) = check_image(&self.image)
+            && let Err(error) = check_image(&self.image)
         {
-            return Some((".image", self.image.clone(), reason));
+            return Some((".image", self.image.clone(), error.to_string()));
         }
         if !self.config_map.is_empty() && !self.config_path.is_empty() {
             return here(

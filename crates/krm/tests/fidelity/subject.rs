@@ -95,6 +95,7 @@ fn text(mode: &str, texts: &[String]) -> Result<String, String> {
         }
         "ignore" => Ok(is_ignored(&texts[0], &texts[1], texts[2] == "folder").to_string()),
         "image" => kptfile::check_image(&texts[0]).map(|()| String::new()).map_err(|error| {
+            let error = error.to_string();
             error.split_once(" is invalid: ").map_or(error.clone(), |(_, cause)| cause.to_owned())
         }),
         _ => panic!("unknown mode `{mode}`"),

@@ -196,7 +196,7 @@ fn function(image: Option<&str>, exec: Option<&str>, prefix: &str) -> Result<Fun
     match (image.filter(|image| !image.is_empty()), exec.filter(|exec| !exec.is_empty())) {
         (Some(image), _) => {
             let image = Image::with_prefix(image, Some(prefix));
-            check_image(image.name())?;
+            check_image(image.name()).map_err(|error| error.to_string())?;
             // From here on the image is known by its whole name, as in kpt.
             Ok(FunctionRef::Image(Image::new(image.name())))
         }

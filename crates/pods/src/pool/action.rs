@@ -19,73 +19,34 @@ use crate::start::{Job, LatestPod, Target};
 /// One thing to do, with all that it needs.
 #[derive(Debug)]
 pub(super) enum Action {
-    Answer {
-        waiter: Waiter,
-        answer: Result<Endpoint, Refusal>,
-    },
+    /// Answer a call that waits.
+    Answer { waiter: Waiter, answer: Result<Endpoint, Refusal> },
     /// Start an instance; there may be `most` of its function in the cluster.
-    Start {
-        instance: InstanceId,
-        image: Image,
-        most: usize,
-        latest: LatestPod,
-    },
+    Start { instance: InstanceId, image: Image, most: usize, latest: LatestPod },
     /// Wait for an instance of another replica to answer.
-    Adopt {
-        instance: InstanceId,
-        target: Target,
-        latest: LatestPod,
-    },
+    Adopt { instance: InstanceId, target: Target, latest: LatestPod },
     /// See whether an instance still answers.
-    Check {
-        instance: InstanceId,
-        target: Target,
-        latest: LatestPod,
-    },
+    Check { instance: InstanceId, target: Target, latest: LatestPod },
     /// Give up the calls that run in an instance.
-    Abandon {
-        pod: Option<Arc<str>>,
-        lost: watch::Sender<bool>,
-    },
-    Remove {
-        garbage: Garbage,
-    },
+    Abandon { pod: Option<Arc<str>>, lost: watch::Sender<bool> },
+    /// Delete an object.
+    Remove { garbage: Garbage },
     /// Write on a pod until when it is wanted, in seconds since 1970.
-    Hold {
-        pod: Arc<str>,
-        reclaim_after: i64,
-    },
+    Hold { pod: Arc<str>, reclaim_after: i64 },
     /// Compare the digest that a node pulled for an image with what the registry says.
-    CompareImage {
-        image: Image,
-        digest: String,
-    },
+    CompareImage { image: Image, digest: String },
     /// The warm-up is over.
     PublishWarm,
-    /// Report that an instance answers. `took` is the time of the start, if this pool started it.
-    ReportStarted {
-        image: Image,
-        pod: Option<Arc<str>>,
-        ours: bool,
-        took: Option<Duration>,
-    },
-    ReportNotStarted {
-        image: Image,
-        failure: Arc<Failure>,
-        took: Option<Duration>,
-    },
-    ReportMisrouted {
-        text: String,
-    },
-    ReportFound {
-        image: Image,
-        pod: Option<Arc<str>>,
-    },
-    ReportLeft {
-        instance: InstanceId,
-        image: Option<Image>,
-        why: Reason,
-    },
+    /// An instance answers. `took` is the time of the start, if this pool started it.
+    ReportStarted { image: Image, pod: Option<Arc<str>>, ours: bool, took: Option<Duration> },
+    /// An instance could not be started or adopted.
+    ReportNotStarted { image: Image, failure: Arc<Failure>, took: Option<Duration> },
+    /// A Service selects other pods than that of its instance.
+    ReportMisrouted { text: String },
+    /// A pod was found that this pool did not start.
+    ReportFound { image: Image, pod: Option<Arc<str>> },
+    /// An instance leaves the pool.
+    ReportLeft { instance: InstanceId, image: Option<Image>, why: Reason },
 }
 
 /// Work ended by a panic with this message.

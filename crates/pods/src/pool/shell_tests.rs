@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
-use loggia_grpc::tls::{ClientFiles, ClientTls, ServerFiles};
+use loggia_grpc::tls::{ClientFiles, ServerFiles};
 use loggia_registry::Images;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -19,11 +19,10 @@ use crate::fake::{ApiServer, PodServer, settings};
 use crate::functions::Functions;
 use crate::observe::Unobserved;
 use crate::roster::Garbage;
-use crate::secret::PullSecrets;
 use crate::start::{Starter, Target};
 use crate::template::Template;
 use crate::templates::Templates;
-use crate::watch::{News, Outages};
+use crate::watch::News;
 use crate::{PodTls, Settings};
 use loggia_testing::Authority;
 
@@ -53,18 +52,10 @@ impl World {
         let (garbage, removals) = mpsc::unbounded_channel();
         let mut registries = loggia_registry::Settings::default();
         registries.retries.count = 0;
-        let starter = Starter {
-            settings: Arc::clone(&settings),
-            cluster: cluster.clone(),
-            images: Images::new(registries),
-            templates: Templates::new(cluster.clone(), None, settings.wrapper_image.clone()),
-            secrets: Arc::new(PullSecrets::new(cluster, settings.pull_secret.clone())),
-            functions: functions.subscribe(),
-            outage: Outages::new(None),
-            refused: Default::default(),
-            trust: settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone()).unwrap()),
-            observer: Arc::new(Unobserved),
-        };
+        let templates = Templates::new(cluster.clone(), None, settings.wrapper_image.clone());
+        let (images, observer) = (Images::new(registries), Arc::new(Unobserved));
+        let starter =
+            Starter::new(settings, cluster, images, templates, functions.subscribe(), observer).unwrap();
         let pool_settings = PoolSettings {
             patience: Duration::from_secs(1),
             warm_at_once: 4,
@@ -124,7 +115,7 @@ async fn until(what: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_call_that_comes_before_the_first_look_uses_what_is_there() {
+async fn a_call_before_the_first_lists_uses_existing_pods() {
     let world = World::new(settings());
     let server = PodServer::start(&PodServer::some_address()).await;
     let call = world.ask();
@@ -138,7 +129,7 @@ async fn a_call_that_comes_before_the_first_look_uses_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_look_calls_wait_a_while_and_no_longer() {
+async fn without_the_first_lists_calls_wait_a_while_and_no_longer() {
     let world = World::new(settings());
     let begin = Instant::now();
     let text = world.refusal().await;
@@ -147,7 +138,7 @@ async fn without_a_look_calls_wait_a_while_and_no_longer() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_leaves_the_queue_to_others() {
+async fn a_caller_that_gives_up_leaves_the_queue_to_others() {
     let world = World::new(Settings { max_queue_length: Some(1), ready_timeout: SOON, ..settings() });
     let address = PodServer::some_address();
     world.look(vec![pod(&address, &json!({}))]);
@@ -221,7 +212,7 @@ async fn work_that_panics_is_reported() {
 }
 
 #[tokio::test]
-async fn what_nobody_uses_any_more_is_handed_to_be_removed() {
+async fn an_unused_instance_is_handed_over_for_removal() {
     let scan_interval = Some(Duration::from_millis(50));
     let mut world = World::new(Settings { ttl: Duration::from_millis(300), scan_interval, ..settings() });
     let server = PodServer::start(&PodServer::some_address()).await;
@@ -260,7 +251,7 @@ async fn an_instance_that_no_longer_answers_gets_no_more_calls() {
 }
 
 #[tokio::test]
-async fn a_call_in_a_pod_that_is_dead_to_all_is_told_so() {
+async fn a_call_in_a_dead_pod_is_given_up() {
     let world = World::new(settings());
     let server = PodServer::start(&PodServer::some_address()).await;
     let found = pod(&server.address, &json!({}));
@@ -325,7 +316,7 @@ async fn the_pool_ends_with_its_last_handle() {
 }
 
 #[tokio::test]
-async fn it_is_warm_once_it_has_looked_and_nothing_is_left_to_warm() {
+async fn the_warm_up_is_over_once_the_pool_has_synced_and_nothing_is_left_to_warm() {
     let world = World::new(settings());
     sleep(Duration::from_millis(50)).await;
     assert!(!*world.warm.borrow());
@@ -351,7 +342,7 @@ fn trusting(authority: &Authority, known: bool) -> Settings {
 }
 
 #[tokio::test]
-async fn a_pod_that_proves_who_it_is_is_used_by_its_address_and_known_by_its_name() {
+async fn a_pod_with_a_valid_certificate_is_reached_by_its_address_and_known_by_its_name() {
     let ours = Authority::new("ours");
     let files = ServerFiles { client_ca: Some(ours.file("ca.crt")), ..certified(&ours, "fn", 2100) };
     let server = PodServer::start_with(&PodServer::some_address(), Some(files)).await;
@@ -367,7 +358,7 @@ async fn a_pod_that_proves_who_it_is_is_used_by_its_address_and_known_by_its_nam
 }
 
 #[tokio::test]
-async fn a_pod_that_does_not_prove_who_it_is_is_never_used() {
+async fn a_pod_without_a_valid_certificate_is_never_used() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let known = ServerFiles { client_ca: Some(other.file("ca.crt")), ..certified(&ours, "fn", 2100) };
     for (files, expected) in [
@@ -395,7 +386,7 @@ async fn a_pod_that_does_not_prove_who_it_is_is_never_used() {
 }
 
 #[tokio::test]
-async fn a_pod_over_tls_is_not_used_by_a_pool_that_speaks_in_the_clear() {
+async fn a_pod_over_tls_is_not_used_by_a_pool_without_tls() {
     let ours = Authority::new("ours");
     let server = PodServer::start_with(&PodServer::some_address(), Some(certified(&ours, "fn", 2100))).await;
     let world = World::new(settings());

@@ -121,7 +121,7 @@ fn four_calls_at_threshold_two_make_two_instances() {
 }
 
 #[test]
-fn whoever_is_ready_first_takes_the_oldest_call() {
+fn the_first_ready_instance_takes_the_oldest_call() {
     let mut state = pool(Limits {
         max_waitlist_length: 1,
         max_parallel_pods_per_function: 2,
@@ -185,7 +185,7 @@ fn use_renews_the_time_to_live_and_a_long_call_is_never_cut() {
 }
 
 #[test]
-fn a_lasting_failure_reaches_all_who_wait_and_those_who_come_right_after() {
+fn a_lasting_failure_reaches_all_waiting_calls_and_those_right_after() {
     let mut state = pool(limits());
     let instance = started(&state.on(asked(ANN), at(0)))[0];
     state.on(asked(BOB), at(0));
@@ -198,7 +198,7 @@ fn a_lasting_failure_reaches_all_who_wait_and_those_who_come_right_after() {
 }
 
 #[test]
-fn a_passing_failure_is_tried_again_while_somebody_waits() {
+fn a_passing_failure_is_tried_again_while_calls_wait() {
     let mut state = pool(limits());
     let mut instance = started(&state.on(asked(ANN), at(0)))[0];
     let mut now = at(0);
@@ -230,7 +230,7 @@ fn patience_with_passing_failures_has_an_end() {
 }
 
 #[test]
-fn those_who_wait_for_a_failed_start_are_served_by_the_others() {
+fn calls_that_wait_for_a_failed_start_are_served_by_the_others() {
     let mut state = pool(Limits { max_waitlist_length: 1, max_parallel_pods_per_function: 2, ..limits() });
     let first = started(&state.on(asked(ANN), at(0)))[0];
     let second = started(&state.on(asked(BOB), at(0)))[0];
@@ -251,7 +251,7 @@ fn a_full_queue_refuses_and_says_how_long_it_is() {
 }
 
 #[test]
-fn a_broken_connection_stops_new_calls_until_somebody_looked() {
+fn a_broken_connection_stops_new_calls_until_a_check_passed() {
     let (mut state, instances) = with_ready(limits(), 1);
     let instance = instances[0];
     state.on(asked(ANN), at(1));
@@ -282,7 +282,7 @@ fn a_terminating_instance_finishes_what_it_has_and_gets_no_more() {
 }
 
 #[test]
-fn an_unready_instance_may_come_back_unless_somebody_needs_another_one() {
+fn an_unready_instance_may_come_back_unless_a_call_needs_another_one() {
     let (mut state, instances) = with_ready(limits(), 1);
     let instance = instances[0];
     state.on(Event::Seen { instance, sight: Sight::NotReady }, at(1));

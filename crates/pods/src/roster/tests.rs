@@ -114,7 +114,7 @@ fn looks(meaning: &Meaning) -> usize {
 }
 
 #[test]
-fn a_pod_of_somebody_else_is_found_with_all_that_it_says_of_itself() {
+fn a_pod_of_another_replica_is_found_with_all_its_annotations() {
     let mut roster = roster();
     let meaning = seen(&mut roster, pod("p", &json!({})), at(0));
     assert!(meaning.garbage.is_none() && meaning.events.is_empty());
@@ -145,7 +145,7 @@ fn two_spellings_of_one_image_are_one_function() {
 }
 
 #[test]
-fn a_note_that_is_missing_or_cannot_be_read_is_worth_one_time_to_live() {
+fn without_a_usable_annotation_a_pod_is_kept_for_one_time_to_live() {
     for note in [Value::Null, json!("soon"), json!(""), json!("99999999999999999999999"), json!("1e9")] {
         let mut roster = roster();
         let change = json!({ "metadata": { "annotations": { "fn.kpt.dev/reclaim-after": note } } });
@@ -155,7 +155,7 @@ fn a_note_that_is_missing_or_cannot_be_read_is_worth_one_time_to_live() {
 }
 
 #[test]
-fn a_note_of_the_past_or_of_a_mad_clock_is_taken_for_what_it_can_be() {
+fn an_annotation_of_the_past_or_of_a_wrong_clock_is_clamped() {
     let held = |note: &str| {
         let change = json!({ "metadata": { "annotations": { "fn.kpt.dev/reclaim-after": note } } });
         seen(&mut roster(), pod("p", &change), at(5)).found.unwrap().held_until
@@ -167,7 +167,7 @@ fn a_note_of_the_past_or_of_a_mad_clock_is_taken_for_what_it_can_be() {
 }
 
 #[test]
-fn what_is_no_function_pod_is_nobodys_business() {
+fn pods_without_a_function_are_ignored() {
     let mut roster = roster();
     let odd = [
         json!({ "metadata": { "labels": { "fn.kpt.dev/image": null } } }),
@@ -204,7 +204,7 @@ fn what_ended_and_what_we_gave_up_is_garbage_once() {
 }
 
 #[test]
-fn our_own_pod_is_told_as_it_goes_along() {
+fn each_change_of_our_own_pod_is_reported() {
     let mut roster = with_our_pod();
     let meaning = seen(&mut roster, ours(&json!({ "status": { "conditions": [] } })), at(1));
     assert_eq!(sights(&meaning), [Sight::NotReady]);
@@ -228,7 +228,7 @@ fn a_pod_that_was_never_ready_is_not_called_unready() {
 }
 
 #[test]
-fn what_others_want_is_heard_and_our_own_notes_are_not() {
+fn what_other_replicas_write_is_news_and_what_we_write_is_not() {
     let mut roster = with_our_pod();
     let noted = |seconds: u64| {
         ours(
@@ -292,7 +292,7 @@ fn what_is_to_be_deleted_is_named_with_its_identity() {
 }
 
 #[test]
-fn what_is_somebody_elses_to_remove_is_left_alone_for_good() {
+fn an_instance_that_its_owner_removes_is_left_alone_for_good() {
     let mut roster = with_our_pod();
     roster.forget(FIRST);
     let meaning = seen(&mut roster, ours(&json!({})), at(5));
@@ -314,7 +314,7 @@ fn a_number_is_free_again_when_its_pod_is_gone() {
 }
 
 #[test]
-fn a_service_that_stops_to_lead_to_its_pod_is_looked_at_once() {
+fn an_instance_whose_service_no_longer_selects_it_is_checked_once() {
     let mut roster = with_our_pod();
     assert_eq!(looks(&roster.endpoints(News::All(vec![]))), 0, "there never was anything");
     assert_eq!(looks(&roster.endpoints(News::Seen(endpoints(&["10.0.0.1"])))), 0);
@@ -343,7 +343,7 @@ fn a_service_that_leads_to_another_pod_too_leads_elsewhere() {
 }
 
 #[test]
-fn what_a_node_pulled_is_told_once_where_it_is_a_digest_of_a_registry() {
+fn what_a_node_pulled_is_reported_once_where_it_is_a_digest_of_a_registry() {
     let mut roster = with_our_pod();
     let running = |image_id: &str| {
         let status = json!([{ "name": "function", "image": "", "imageID": image_id, "ready": true, "restartCount": 0 }]);
@@ -358,7 +358,7 @@ fn what_a_node_pulled_is_told_once_where_it_is_a_digest_of_a_registry() {
 }
 
 #[test]
-fn whoever_waits_for_a_pod_sees_it_as_it_was_last_seen() {
+fn a_start_sees_its_pod_as_it_was_last_seen() {
     let mut roster = with_our_pod();
     let mut latest = roster.records[&FIRST].latest.subscribe();
     assert!(latest.borrow_and_update().is_some());
