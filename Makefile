@@ -27,6 +27,7 @@ REQUIRED := $(subst $(NOTHING) ,$(comma),$(filter-out cluster,$(subst $(comma), 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 STATIC := $(TARGET)/x86_64-unknown-linux-gnu/wrapper
 STATIC_BUILD := RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --locked --profile wrapper --target x86_64-unknown-linux-gnu
+RELEASE_BUILD := $(subst --profile wrapper,--release,$(STATIC_BUILD))
 
 .PHONY: help
 help: ## Show this list.
@@ -72,15 +73,13 @@ deny: ## Licences, advisories, bans and sources of what we depend on, where carg
 
 .PHONY: static
 static: ## The programs that run in an empty image: wrapper-server, and the function of the benchmarks.
-	$(STATIC_BUILD) -p wrapper-server --bin wrapper-server-tls
-	$(STATIC_BUILD) -p wrapper-server --no-default-features
-	$(STATIC_BUILD) -p echo-function
+	$(STATIC_BUILD) -p wrapper-server -p echo-function
 
 .PHONY: images
 images: static ## The release images as OCI layouts in target/images, and what they are made of (SPDX).
-	$(subst --profile wrapper,--release,$(STATIC_BUILD)) -p function-runner
+	$(RELEASE_BUILD) -p function-runner -p loggia-grpc --bin function-runner --example evaluate
 	$(CARGO) build --locked -q --workspace --bin loggia-image
-	IMAGE_TOOL=$(TARGET)/debug/loggia-image images/build $(STATIC)/../release/function-runner $(STATIC)/wrapper-server $(STATIC)/wrapper-server-tls $(TARGET)/images
+	IMAGE_TOOL=$(TARGET)/debug/loggia-image images/build $(STATIC)/../release/function-runner $(STATIC)/wrapper-server $(TARGET)/images
 	@for program in function-runner wrapper-server; do images/sbom $$program > $(TARGET)/images/$$program.spdx.json; done
 
 # Whether a cluster can be had here; otherwise the reason.
@@ -110,7 +109,6 @@ e2e: e2e-ready ## Tests on a real Kubernetes, which is left running.
 e2e-ready: images tools
 	@e2e/cluster/up
 	@e2e/functions/build $(CACHE)/functions
-	$(STATIC_BUILD) -p loggia-grpc --example evaluate
 	rustc --edition 2024 -O -C target-feature=+crt-static -C panic=abort -C strip=symbols \
 	  -o $(STATIC)/behave-function e2e/functions/behave.rs
 

@@ -148,8 +148,7 @@ pub fn wrapper_image(cluster: &Cluster) -> anyhow::Result<String> {
         return Ok(pushed.clone());
     }
     let program = static_program("wrapper-server");
-    let (plain, tls) = (content_tag(&program)?, content_tag(&static_program("wrapper-server-tls"))?);
-    let name = push_wrapper(cluster, &program, &format!("wrapper-server:{plain}-{tls}"))?;
+    let name = push_wrapper(cluster, &program, &format!("wrapper-server:{}", content_tag(&program)?))?;
     Ok(pushed.insert(name).clone())
 }
 
@@ -162,11 +161,6 @@ pub fn push_wrapper(cluster: &Cluster, program: &Path, name: &str) -> anyhow::Re
     let tools = if program == own { format!("{home}/wrapper-server") } else { "/tools".to_owned() };
     if program != own {
         entries.file(&tools, &own, Some(0o555))?;
-    }
-    if program == own {
-        let tls = format!("{home}-tls");
-        entries.file(format!("{tls}/wrapper-server"), &static_program("wrapper-server-tls"), Some(0o555))?;
-        entries.link(format!("{tls}/grpc-health-probe"), format!("{tls}/wrapper-server"))?;
     }
     for link in [format!("{home}/grpc-health-probe").as_str(), "/bin/cp", "/usr/bin/cp"] {
         entries.link(link, &tools)?;

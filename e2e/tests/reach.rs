@@ -91,7 +91,7 @@ async fn a_function_answers_through_its_service_on_the_node_and_by_name_in_anoth
 
     // The caller is a static program in an image of its own, and knows the function by name alone.
     let mut entries = Entries::default();
-    entries.file("/evaluate", &program("examples/evaluate"), Some(0o555)).unwrap();
+    entries.file("/evaluate", &program("../release/examples/evaluate"), Some(0o555)).unwrap();
     entries.text("/list.yaml", LIST, 0o444).unwrap();
     let caller = Image { entries, ..Image::default() };
     let caller = cluster.registry().push(&caller, &tagged("reach-caller")).unwrap();

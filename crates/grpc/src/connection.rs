@@ -16,7 +16,6 @@ use tonic::body::Body;
 use tower_service::Service;
 
 use crate::http2::{self, Failed, Incoming, Requests};
-#[cfg(feature = "tls")]
 use crate::{
     alert::{Alert, Alerted},
     tls::ClientTls,
@@ -37,13 +36,11 @@ pub struct Connection {
 #[derive(Debug)]
 struct Shared {
     target: Target,
-    #[cfg(feature = "tls")]
     tls: Option<Tls>,
     requests: Mutex<Option<Requests>>,
 }
 
 /// Who the server must be, and how it is spoken to.
-#[cfg(feature = "tls")]
 #[derive(Debug)]
 struct Tls {
     name: rustls::pki_types::ServerName<'static>,
@@ -80,7 +77,6 @@ pub enum Error {
 pub struct AddressError(String);
 
 /// Why there can be no connection over TLS.
-#[cfg(feature = "tls")]
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error(transparent)]
@@ -107,7 +103,6 @@ impl Connection {
     }
 
     /// A connection to `HOST:PORT` over TLS, to a server of the name that is looked up.
-    #[cfg(feature = "tls")]
     pub fn over_tls(address: &str, files: &crate::tls::ClientFiles) -> Result<Self, TlsError> {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let name = host.trim_start_matches('[').trim_end_matches(']');
@@ -115,7 +110,6 @@ impl Connection {
     }
 
     /// A connection to `HOST:PORT` over TLS, to a server whose certificate is for this name.
-    #[cfg(feature = "tls")]
     pub fn to_named(address: &str, name: &str, trust: ClientTls) -> Result<Self, AddressError> {
         let refused = || AddressError(address.to_owned());
         let authority: http::uri::Authority = address.parse().map_err(|_| refused())?;
@@ -133,7 +127,6 @@ impl Connection {
     }
 
     /// The same over TLS, to a server whose certificate is for this name, if it is one.
-    #[cfg(feature = "tls")]
     pub fn named(self, name: &str, trust: ClientTls) -> Option<Self> {
         let name = name.to_owned().try_into().ok()?;
         Some(self.over(Tls {
@@ -145,19 +138,13 @@ impl Connection {
     }
 
     /// The same, of which nothing was sent yet, over TLS.
-    #[cfg(feature = "tls")]
     fn over(self, tls: Tls) -> Self {
         let target = self.shared.target.clone();
         Self { shared: Arc::new(Shared { target, tls: Some(tls), requests: Mutex::new(None) }) }
     }
 
     fn with(target: Target) -> Self {
-        let shared = Shared {
-            target,
-            #[cfg(feature = "tls")]
-            tls: None,
-            requests: Mutex::new(None),
-        };
+        let shared = Shared { target, tls: None, requests: Mutex::new(None) };
         Self { shared: Arc::new(shared) }
     }
 
@@ -167,14 +154,12 @@ impl Connection {
     }
 
     /// The TLS alert by which the server refused this end, if it did.
-    #[cfg(feature = "tls")]
     pub fn alert(&self) -> Option<rustls::AlertDescription> {
         self.shared.tls.as_ref()?.alert.get()
     }
 
     /// What a client has to put before its paths.
     pub fn origin(&self) -> Uri {
-        #[cfg(feature = "tls")]
         if let Some(tls) = &self.shared.tls {
             return tls.origin.clone();
         }
@@ -232,7 +217,6 @@ impl Shared {
         };
         let stream = stream.map_err(|error| Error::NotConnected(self.target.to_string(), error))?;
         let _ = stream.set_nodelay(true);
-        #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             let connector = tokio_rustls::TlsConnector::from(tls.trust.config());
             let stream = connector.connect(tls.name.clone(), stream).await;

@@ -4,7 +4,6 @@
 //! an orderly stop ([`Lifecycle`], [`run`]). [`Client`] reaches one, and [`Remote`] makes it a `Runtime` again. [`status`]
 //! is the one place that turns outcomes and errors into gRPC statuses, and back.
 
-#[cfg(feature = "tls")]
 mod alert;
 mod client;
 pub mod connection;
@@ -21,7 +20,6 @@ pub mod run;
 pub mod server;
 mod service;
 pub mod status;
-#[cfg(feature = "tls")]
 pub mod tls;
 pub mod wire;
 

@@ -7,9 +7,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::connection::AddressError;
-#[cfg(feature = "tls")]
 use crate::connection::{Connection, TlsError};
-#[cfg(feature = "tls")]
 use crate::tls::ClientFiles;
 use crate::{Answer, Client, status};
 
@@ -41,7 +39,6 @@ impl Remote {
     ///
     /// # Errors
     /// If that is not an address, or the files cannot be used.
-    #[cfg(feature = "tls")]
     pub fn over_tls(
         address: &str,
         files: &ClientFiles,

@@ -33,7 +33,6 @@ use crate::lifecycle::{Lifecycle, Phase};
 use crate::observe::{Observer, Watch};
 use crate::preface::Prefaced;
 use crate::service::{Evaluations, EvaluatorService};
-#[cfg(feature = "tls")]
 use crate::tls::ServerTls;
 use crate::wire::FunctionEvaluatorServer;
 
@@ -52,7 +51,6 @@ pub struct Routes {
     lifecycle: Lifecycle,
     services: Arc<Vec<(&'static str, Box<Handler>)>>,
     observer: Option<Arc<dyn Observer>>,
-    #[cfg(feature = "tls")]
     tls: Option<ServerTls>,
 }
 
@@ -112,7 +110,6 @@ async fn reached(phase: &mut watch::Receiver<Phase>, target: Phase) {
 async fn connection(stream: TcpStream, routes: Routes) {
     let _ = stream.set_nodelay(true);
     let mut phase = routes.lifecycle.watch();
-    #[cfg(feature = "tls")]
     if let Some(tls) = routes.tls.clone() {
         let begun = async { Prefaced::read(tls.accept(stream).await?).await };
         if let Some(stream) = in_time(begun, &mut phase).await {
@@ -193,13 +190,8 @@ impl Routes {
             .max_encoding_message_size(message_limit);
         #[cfg(feature = "gzip")]
         let server = server.accept_compressed(tonic::codec::CompressionEncoding::Gzip);
-        let mut routes = Self {
-            lifecycle: lifecycle.clone(),
-            services: Arc::default(),
-            observer: None,
-            #[cfg(feature = "tls")]
-            tls: None,
-        };
+        let mut routes =
+            Self { lifecycle: lifecycle.clone(), services: Arc::default(), observer: None, tls: None };
         routes.add(server);
         routes.add(HealthServer::new(HealthService(lifecycle.clone())));
         routes
@@ -218,7 +210,6 @@ impl Routes {
     }
 
     /// Serves over TLS alone.
-    #[cfg(feature = "tls")]
     #[must_use]
     pub fn over_tls(mut self, tls: Option<ServerTls>) -> Self {
         self.tls = tls;

@@ -3,9 +3,6 @@
 //! Called by its own name it serves the function whose command line stands behind `--`. Called as
 //! `grpc-health-probe` or `cp` it does what pod templates in use expect of these two, so that one file is
 //! the whole image.
-//!
-//! It ships twice, since TLS makes it half as large again: without TLS as `wrapper-server`, and with it as
-//! `wrapper-server-tls`, which only pods that are to speak TLS get, under the same name as the other.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +11,6 @@ mod copy;
 mod entrypoint;
 mod probe;
 mod serve;
-#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 
 /// The program, whatever it is called.

@@ -247,11 +247,9 @@ fn over_tls(blueprint: Blueprint, mutual: bool) -> Blueprint {
 }
 
 #[test]
-fn a_pod_over_tls_gets_the_program_that_speaks_it_the_secret_and_a_probe_that_asks_over_it() {
+fn a_pod_over_tls_gets_the_secret_and_a_probe_that_asks_over_it() {
     let (pod, service) = made(&over_tls(inline(), false));
     let spec = &pod["spec"];
-    let copy = json!(["cp", "-a", "/home/nonroot/wrapper-server-tls/.", "/wrapper-server-tools"]);
-    assert_eq!(spec["initContainers"][0]["command"], copy);
     let secret = json!({ "name": "wrapper-server-tls", "secret": { "secretName": "fn-tls" } });
     assert_eq!(spec["volumes"][1], secret);
     assert_eq!(
@@ -323,7 +321,6 @@ spec:
 ";
     let (pod, _) = made(&over_tls(given(template), false));
     let spec = &pod["spec"];
-    assert_eq!(spec["initContainers"][0]["command"][2], "/wrapper-server-tls/.");
     let function = &spec["containers"][0];
     let host = "set-labels-v02-1-12345678.porch-fn-system.svc.cluster.local";
     let tls = ["-tls", "-tls-ca-cert", "/wrapper-server-tls/ca.crt", "-tls-server-name", host];

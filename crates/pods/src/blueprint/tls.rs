@@ -12,12 +12,6 @@ use crate::names::{CONTAINER, PORT};
 const FOLDER: &str = "/wrapper-server-tls";
 const VOLUME: &str = "wrapper-server-tls";
 
-/// Where the image of the wrapper server has the program, and where the one that speaks TLS.
-const PROGRAMS: [(&str, &str); 2] = [
-    ("/home/nonroot/wrapper-server/", "/home/nonroot/wrapper-server-tls/"),
-    ("/wrapper-server/", "/wrapper-server-tls/"),
-];
-
 /// Where the built-in template puts the programs.
 const TOOLS: &str = "/wrapper-server-tools";
 
@@ -38,9 +32,6 @@ impl Identity {
         let source = SecretVolumeSource { secret_name: Some(self.secret.clone()), ..Default::default() };
         let volume = Volume { name: VOLUME.to_owned(), secret: Some(source), ..Default::default() };
         spec.volumes.get_or_insert_default().push(volume);
-        for container in spec.init_containers.iter_mut().flatten() {
-            take_the_other_program(container);
-        }
         let Some(function) = spec.containers.iter_mut().find(|container| container.name == CONTAINER) else {
             return;
         };
@@ -89,18 +80,6 @@ impl Identity {
         }
         command.push("-tls".to_owned());
         command.extend(flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]));
-    }
-}
-
-/// Copies the program with TLS in place of the one without.
-fn take_the_other_program(container: &mut Container) {
-    for word in container.command.iter_mut().chain(&mut container.args).flatten() {
-        for (plain, tls) in PROGRAMS {
-            if let Some(rest) = word.strip_prefix(plain) {
-                *word = format!("{tls}{rest}");
-                break;
-            }
-        }
     }
 }
 
