@@ -67,18 +67,6 @@ fn the_library_that_kubernetes_probes_with_is_satisfied() {
 }
 
 #[test]
-fn the_stand_alone_probe_is_satisfied() {
-    let Some(probe) = tool("grpc-health-probe") else { return };
-    let server = Server::start(runner().args(["--port=0", "--config="]));
-    for service in ["", "evaluator.FunctionEvaluator"] {
-        let (code, _, stderr) =
-            output(Command::new(&probe).args(["-addr", &server.address(), "-service", service]));
-        assert_eq!(code, Some(0), "{stderr}");
-        assert!(stderr.contains("status: SERVING"), "{stderr}");
-    }
-}
-
-#[test]
 fn grpcurl_finds_its_way_by_reflection() {
     let Some(grpcurl) = tool("grpcurl") else { return };
     let functions = Functions::new().with("fails", &["fails"], "cat; echo why >&2; exit 3");
