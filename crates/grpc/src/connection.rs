@@ -15,11 +15,9 @@ use tokio::sync::Mutex;
 use tonic::body::Body;
 use tower_service::Service;
 
+use crate::alert::{Alert, Alerted};
 use crate::http2::{self, Failed, Incoming, Requests};
-use crate::{
-    alert::{Alert, Alerted},
-    tls::ClientTls,
-};
+use crate::tls::{ClientFiles, ClientTls};
 
 /// How long a server may take to accept.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -102,45 +100,31 @@ impl Connection {
         Self::with(Target::Addresses(addresses))
     }
 
-    /// A connection to `HOST:PORT` over TLS, to a server of the name that is looked up.
-    pub fn over_tls(address: &str, files: &crate::tls::ClientFiles) -> Result<Self, TlsError> {
+    /// The same over TLS, to a server whose certificate is for this name. Nothing was sent yet.
+    ///
+    /// # Errors
+    /// If that cannot be the name of a server.
+    pub fn secured(self, name: &str, trust: ClientTls) -> Result<Self, AddressError> {
+        let refused = || AddressError(name.to_owned());
+        let target = self.shared.target.clone();
+        let origin = match &target {
+            Target::Name(address) => Uri::try_from(format!("https://{address}")).map_err(|_| refused())?,
+            Target::Addresses(_) => Uri::from_static("https://localhost"),
+        };
+        let name = name.to_owned().try_into().map_err(|_| refused())?;
+        let tls = Some(Tls { name, trust, origin, alert: Alert::default() });
+        Ok(Self { shared: Arc::new(Shared { target, tls, requests: Mutex::new(None) }) })
+    }
+
+    /// A connection to `HOST:PORT` over TLS, to a server of that host's name.
+    ///
+    /// # Errors
+    /// If that is not an address, or the files cannot be used.
+    pub fn over_tls(address: &str, files: &ClientFiles) -> Result<Self, TlsError> {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let name = host.trim_start_matches('[').trim_end_matches(']');
-        Ok(Self::to_named(address, name, ClientTls::new(files.clone())?)?)
-    }
-
-    /// A connection to `HOST:PORT` over TLS, to a server whose certificate is for this name.
-    pub fn to_named(address: &str, name: &str, trust: ClientTls) -> Result<Self, AddressError> {
-        let refused = || AddressError(address.to_owned());
-        let authority: http::uri::Authority = address.parse().map_err(|_| refused())?;
-        if authority.host().is_empty() || authority.port_u16().is_none() {
-            return Err(refused());
-        }
-        let name = name.to_owned().try_into().map_err(|_| AddressError(name.to_owned()))?;
-        let origin = Uri::try_from(format!("https://{authority}")).map_err(|_| refused())?;
-        Ok(Self::with(Target::Name(address.to_owned())).over(Tls {
-            name,
-            trust,
-            origin,
-            alert: Alert::default(),
-        }))
-    }
-
-    /// The same over TLS, to a server whose certificate is for this name, if it is one.
-    pub fn named(self, name: &str, trust: ClientTls) -> Option<Self> {
-        let name = name.to_owned().try_into().ok()?;
-        Some(self.over(Tls {
-            name,
-            trust,
-            origin: Uri::from_static("https://localhost"),
-            alert: Alert::default(),
-        }))
-    }
-
-    /// The same, of which nothing was sent yet, over TLS.
-    fn over(self, tls: Tls) -> Self {
-        let target = self.shared.target.clone();
-        Self { shared: Arc::new(Shared { target, tls: Some(tls), requests: Mutex::new(None) }) }
+        let trust = ClientTls::new(files.clone())?;
+        Ok(Self::new(address)?.secured(name, trust)?)
     }
 
     fn with(target: Target) -> Self {

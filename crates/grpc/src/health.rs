@@ -15,7 +15,7 @@ use tracing::debug;
 
 use crate::lifecycle::{Lifecycle, Phase};
 
-/// The name for those who want to wait until all is warm.
+/// The service name that is SERVING once the warm-up is over.
 const WARM: &str = "loggia.warm";
 
 /// Shows the phase of a service to probes.

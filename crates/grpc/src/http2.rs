@@ -17,7 +17,7 @@ use http_body::{Body as _, Frame};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::body::Body;
 
-/// How often a server that owes an answer is asked whether it is still there, and how long it may take to say so.
+/// How often a server that owes an answer is pinged, and how long it may take to reply.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIME: Duration = Duration::from_secs(10);
 
@@ -28,7 +28,7 @@ pub(crate) struct Requests {
     open: Arc<Open>,
 }
 
-/// Held by whoever may want something of the connection.
+/// Held by the sending side and by each answer that is due.
 #[derive(Debug, Default)]
 struct Open {
     ended: AtomicBool,
@@ -73,7 +73,7 @@ fn settings() -> Builder {
     settings
 }
 
-/// Works on the connection until it ends, or until the server does not answer a ping while somebody waits for it.
+/// Works on the connection until it ends, or until the server does not answer a ping while a call waits for it.
 async fn drive<T>(connection: Connection<T>, ping: Option<PingPong>, open: Weak<Open>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -94,7 +94,7 @@ where
         }
     };
     tokio::select! {
-        // An error is told to those who wait.
+        // h2 hands the error to the streams that wait.
         _ = connection.as_mut() => {}
         () = silent => {}
     }

@@ -52,8 +52,7 @@ impl Lifecycle {
         self.phase.send_replace(Phase::Serving);
     }
 
-    /// Says whether all is done that makes first calls quick. It is unless somebody says otherwise, and calls
-    /// are taken either way.
+    /// Sets whether the warm-up is over, as it is by default. Calls are taken either way.
     pub fn set_warm(&self, warm: bool) {
         self.warm.send_replace(warm);
     }

@@ -224,7 +224,7 @@ impl TaskHandler<'_> {
     /// Replaces the contents of a draft, puts back the comments that clients lose, and renders it.
     ///
     /// # Errors
-    /// If this is no draft, or new contents are no YAML.
+    /// If this is not a draft, or new contents are not YAML.
     pub async fn replace(
         &self,
         replacement: Replacement,

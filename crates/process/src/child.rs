@@ -23,7 +23,7 @@ use crate::{Captured, Command, Environment, Error, Finished, orphans};
 const PIPE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a child may do without a listener: a quick one is over by then.
-const MOMENTS: Duration = Duration::from_millis(5);
+const QUICK: Duration = Duration::from_millis(5);
 
 /// How much is read at a time.
 const CHUNK: usize = 64 * 1024;
@@ -87,7 +87,7 @@ impl Leader {
     }
 
     fn signal_group(&self, signal: Signal) {
-        // It fails if the group is empty, and then nobody is left to be told.
+        // It fails if the group is empty, which is the aim.
         let _ = rustix::process::kill_process_group(Pid::from_child(&self.process), signal);
     }
 
@@ -124,7 +124,7 @@ impl Leader {
             }
             exited = self.exited() => {
                 exited.map_err(Broken::Pipes)?;
-                // What the leader wrote is in the pipes; whoever else holds them open gets a moment.
+                // What the leader wrote is in the pipes; other processes that hold them open get a moment.
                 if let Ok(ended) = timeout(PIPE_GRACE, pipes.as_mut()).await {
                     return ended;
                 }
@@ -181,7 +181,7 @@ impl Child {
     /// Feeds the child and listens to it until it has exited and its output has ended.
     ///
     /// All pipes move at once, so it does not matter in which order the child reads and writes, or
-    /// whether it reads at all. But a quick child whose input and output fit into the pipes needs nobody
+    /// whether it reads at all. But a quick child whose input and output fit into the pipes needs no reader
     /// at their other ends while it runs: it is woken less, and so are we.
     pub(crate) async fn converse(&mut self, conversation: &mut Conversation) -> Result<(), Broken> {
         let Self { leader, stdin, stdout, stderr } = self;
@@ -189,7 +189,7 @@ impl Child {
         let limit = *stdout_limit;
         let unsent = send(stdin.take(), input).map_err(Broken::Pipes)?;
         if unsent.is_none()
-            && let Ok(exited) = timeout(MOMENTS, leader.exited()).await
+            && let Ok(exited) = timeout(QUICK, leader.exited()).await
         {
             exited.map_err(Broken::Pipes)?;
             let (heard, overheard) = (gather(stdout, out, limit)?, drain(stderr, err)?);
@@ -282,7 +282,7 @@ fn make_room(output: &mut Vec<u8>) {
 /// Takes what is there on standard error now, and tells whether that was the end of it.
 fn drain(stderr: &OwnedFd, captured: &mut Captured) -> Result<bool, Broken> {
     let mut chunk = [0; 4096];
-    // No more than a pipe holds: somebody may go on writing for ever.
+    // No more than a pipe holds: another process may go on writing forever.
     for _ in 0..CHUNK / chunk.len() {
         match rustix::io::read(stderr, &mut chunk) {
             Ok(0) => return Ok(true),

@@ -1,7 +1,7 @@
-//! Reaping processes that nobody else will.
+//! Reaping processes without an owner.
 //!
 //! What a function leaves behind when it exits is handed to the nearest process that adopts orphans:
-//! process 1 of a container does so anyway. If nobody asks for their exit status they stay as zombies
+//! process 1 of a container does so anyway. Unless their exit status is collected they stay as zombies
 //! until the process table is full.
 
 use std::collections::HashSet;

@@ -17,7 +17,7 @@ pub struct Evaluation<'a> {
     pub runtime: &'a dyn Runtime,
     /// The function.
     pub function: FunctionRef,
-    /// What it is told.
+    /// The function config.
     pub config: Option<Node>,
     /// What a resource must have to be given to it; empty for any.
     pub selector: Selector,

@@ -85,7 +85,7 @@ impl Runtime for Builtin {
     }
 }
 
-/// The catalog knows its functions by their short names too, so it is asked for what the caller wrote.
+/// The catalog knows its functions by their short names too, so the lookup uses what the caller wrote.
 fn look_up(image: &Image) -> Option<(&'static Function, &'static Version)> {
     find(image.written())
 }

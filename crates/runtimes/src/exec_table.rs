@@ -282,7 +282,7 @@ impl Program {
         }
         match (fs::canonicalize(&self.path), fs::canonicalize(folder)) {
             (Ok(path), Ok(folder)) => !path.starts_with(folder),
-            // What is not there is told better by the attempt to start it.
+            // The attempt to start a missing file gives the better error.
             _ => false,
         }
     }

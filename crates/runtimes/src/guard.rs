@@ -1,6 +1,6 @@
 //! A child of the same program that runs one function with limits.
 //!
-//! Some functions execute programs that their users wrote. Such a program may loop for ever or eat memory until
+//! Some functions execute programs that their users wrote. Such a program may loop forever or eat memory until
 //! the process dies, so it gets a process of its own: this one again, started as `PROGRAM __function …`. A program
 //! that wants to use a [`Guard`] calls [`enter`] first thing in `main`.
 
@@ -122,12 +122,12 @@ pub fn enter() -> Option<ExitCode> {
     let limit = Rlimit { current: Some(memory), maximum: Some(memory) };
     let limited = setrlimit(Resource::As, limit)
         .and_then(|()| setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }));
-    // Whoever would stop this process at its deadline must not go first.
+    // This process must not outlive its parent, which would stop it at its deadline.
     let limited = limited.and_then(|()| set_parent_process_death_signal(Some(Signal::KILL)));
     if let Err(error) = limited {
         return Some(complain(&format!("cannot set limits: {error}")));
     }
-    // What a program does to its engine is no defect to report: the function's results say what happened.
+    // A panic of the engine is the doing of the user's program, and the function's results report it.
     std::panic::set_hook(Box::new(|_| {}));
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || serve(&image));
     Some(match thread.map(std::thread::JoinHandle::join) {
@@ -153,7 +153,7 @@ fn serve(image: &str) -> io::Result<ExitCode> {
 }
 
 fn complain(text: &str) -> ExitCode {
-    // Nobody is left to tell if this fails.
+    // There is no other place to report it.
     let _ = writeln!(io::stderr(), "{text}");
     ExitCode::FAILURE
 }

@@ -32,7 +32,7 @@ pub struct SchemaFolderError {
 
 impl SchemaFolders {
     /// # Errors
-    /// If one of them is no folder.
+    /// If one of them is not a folder.
     pub fn new(folders: impl IntoIterator<Item = PathBuf>) -> Result<Self, SchemaFolderError> {
         let resolve = |folder: PathBuf| match absolute(&folder) {
             // Listing it once shows that it is a folder and may be read.

@@ -58,6 +58,6 @@ impl Trust {
     pub(crate) fn secure(&self, connection: Connection) -> Result<Connection, String> {
         let trust = ClientTls::new(self.files.clone()).map_err(|error| error.to_string())?;
         let no_name = || format!("-tls-server-name {}: that is no name of a server", self.name);
-        connection.named(&self.name, trust).ok_or_else(no_name)
+        connection.secured(&self.name, trust).map_err(|_| no_name())
     }
 }

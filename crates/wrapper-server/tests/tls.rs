@@ -54,7 +54,7 @@ impl Secret {
 /// A caller that reaches the server by its address and knows it by its name.
 fn caller(server: &Server, name: &str, ca: &Path, identity: Option<(PathBuf, PathBuf)>) -> Client {
     let trust = ClientTls::new(ClientFiles { ca: ca.to_owned(), identity }).unwrap();
-    Client::over(Connection::to_named(&server.address(), name, trust).unwrap(), 6 << 20)
+    Client::over(Connection::new(&server.address()).unwrap().secured(name, trust).unwrap(), 6 << 20)
 }
 
 #[tokio::test]
@@ -98,8 +98,12 @@ async fn a_new_certificate_is_used_without_a_restart_by_the_server_and_by_its_ca
     let server = old.serve(false);
     let trust = ClientTls::new(ClientFiles { ca: old.0.file("ca.crt"), identity: None }).unwrap();
     tokio::spawn(trust.clone().follow_changes());
-    let client =
-        || Client::over(Connection::to_named(&server.address(), POD, trust.clone()).unwrap(), 6 << 20);
+    let client = || {
+        Client::over(
+            Connection::new(&server.address()).unwrap().secured(POD, trust.clone()).unwrap(),
+            6 << 20,
+        )
+    };
     let before = client();
     evaluate(&before, "fn", LIST).await.unwrap();
     for file in ["tls.key", "tls.crt"] {

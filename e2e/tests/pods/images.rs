@@ -1,5 +1,7 @@
 //! What an image's name stands for, here and on the node.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use loggia_e2e::function_image;
@@ -18,6 +20,53 @@ async fn two_spellings_of_one_image_share_their_pod() {
     let other = pod_of(&call(&service.address, short, "").await.unwrap());
     assert_eq!(one, other);
     assert_eq!(world.pods().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_short_name_is_warmed_up_called_and_shown_as_one_function_below_the_default_prefix() {
+    let Some(world) = World::new("prefix").await else { return };
+    let registry = world.namespace.cluster.registry();
+    let full = registry.push(&function_image("behave-function").unwrap(), "behave-short:v1").unwrap();
+    let (prefix, short) = full.rsplit_once('/').unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cache.yaml");
+    std::fs::write(&file, format!("- name: {short}\n  timeToLive: 10m\n")).unwrap();
+    let mut service = world.start(&[
+        &format!("--default-image-prefix={prefix}"),
+        &format!("--pod-cache-config={}", file.display()),
+        "--warm-up-pod-cache=true",
+        "--metrics-address=127.0.0.1:0",
+    ]);
+    // Without the prefix the warm-up would ask Docker Hub, and no pod would start.
+    world.wait_for_pods(1, PATIENCE).await;
+    let warm = name(&world.living_pods().await[0]);
+    for spelling in [short, &full] {
+        assert_eq!(pod_of(&call(&service.address, spelling, "").await.unwrap()), warm, "{spelling}");
+    }
+    let line = service.wait_for_line("status page are at http://", PATIENCE).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap();
+    let status: serde_json::Value = serde_json::from_str(&get(address, "/status.json")).unwrap();
+    let functions = status["functions"].as_array().unwrap();
+    let shown: Vec<_> = functions.iter().map(|one| (&one["image"], &one["evaluations"])).collect();
+    assert_eq!(shown, [(&full.as_str().into(), &2.into())], "one row for both spellings");
+    let metrics = get(address, "/metrics");
+    for line in [
+        format!(r#"loggia_evaluations_total{{image="{full}",evaluator="pod",outcome="OK"}} 2"#),
+        format!(r#"loggia_pods{{image="{full}",state="idle"}} 1"#),
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
+    }
+}
+
+/// The body of a page.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    body.to_owned()
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn a_function_answers_over_tls_and_its_pod_says_nothing_in_the_clear_or_to
     let host = format!("x.{}.svc.cluster.local", world.namespace.name);
     let over_tls = |identity| {
         let trust = ClientTls::new(ClientFiles { ca: ca.clone(), identity }).unwrap();
-        Client::over(Connection::to_named(&place, &host, trust).unwrap(), 6 << 20)
+        Client::over(Connection::new(&place).unwrap().secured(&host, trust).unwrap(), 6 << 20)
     };
     let stranger = ask(over_tls(None)).await.unwrap_err();
     assert!(stranger.message().contains("CertificateRequired"), "{stranger}");
@@ -105,7 +105,7 @@ async fn a_certificate_that_is_rotated_reaches_running_pods_and_the_runner() {
     let host = format!("x.{}.svc.cluster.local", world.namespace.name);
     let renewed = async || {
         let trust = ClientTls::new(ClientFiles { ca: new.file("ca.crt"), identity: None }).unwrap();
-        Connection::to_named(&place, &host, trust).unwrap().ready().await.is_ok()
+        Connection::new(&place).unwrap().secured(&host, trust).unwrap().ready().await.is_ok()
     };
     // The kubelet takes its time to write the files of a volume.
     until("the pod has the new certificate", 2 * PATIENCE, renewed).await;

@@ -13,7 +13,7 @@ use loggia_yaml::{Kind, Node, Text};
 
 use super::{is_yaml, read_file, write_file};
 
-/// Marks of templates, which are no comments.
+/// Marks of templates, which are not comments.
 const TEMPLATE_MARKS: [&str; 2] = ["#@", "#!"];
 
 /// Nothing that people write nests deeper, and the stack has an end.
@@ -45,7 +45,7 @@ pub(super) fn heal(old: &Files, new: &mut Files) -> Result<(), String> {
 struct Donors(BTreeMap<[String; 4], Vec<Resource>>);
 
 impl Donors {
-    /// Old files that cannot be read have nothing to give; otherwise nobody could ever replace them.
+    /// Old files that cannot be read contribute nothing, so that they can be replaced.
     fn of(old: &Files) -> Self {
         let mut donors: BTreeMap<_, Vec<Resource>> = BTreeMap::new();
         let packages = old.iter().filter(|(path, _)| is_yaml(path));

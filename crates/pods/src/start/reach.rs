@@ -34,7 +34,9 @@ impl Starter {
         let host = names::host(&target.service, namespace, cluster_domain);
         let connection = match &self.trust {
             None => Connection::new(&address),
-            Some(trust) => Connection::to_named(&address, &host, trust.clone()),
+            Some(trust) => {
+                Connection::new(&address).and_then(|connection| connection.secured(&host, trust.clone()))
+            }
         };
         let Ok(connection) = connection else { return Reached::NotYet };
         let client = Client::over(connection.clone(), *message_limit);

@@ -57,3 +57,42 @@ impl Evaluated {
         self.recorded.called.or(self.recorded.ran)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use loggia_function::{Budget, Call, Image, Outcome, RunError, Watch};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Names(std::sync::Mutex<Vec<String>>);
+
+    impl loggia_function::Observer for Names {
+        fn ended(&self, ended: &Ended<'_>) {
+            self.0.lock().unwrap().push(Evaluated::from(ended).image);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_function_in_a_pod_has_one_name_however_callers_write_it() {
+        let names = Names::default();
+        let observers: [&dyn loggia_function::Observer; 1] = [&names];
+        for written in ["set-labels", "r.io/fns/set-labels:latest"] {
+            let image = Image::with_prefix(written, Some("r.io/fns"));
+            let call = Call::of_image(image, "".into(), Budget::UNBOUNDED);
+            call.record.note(|recorded| recorded.runtime = Some("pod"));
+            Watch::new(&call, &observers, Instant::now()).end(&Ok(Outcome::default()));
+        }
+        assert_eq!(*names.0.lock().unwrap(), ["r.io/fns/set-labels:latest"; 2], "the pool's name for it");
+    }
+
+    #[tokio::test]
+    async fn other_functions_keep_the_name_that_their_caller_wrote() {
+        let names = Names::default();
+        let observers: [&dyn loggia_function::Observer; 1] = [&names];
+        let call = Call::of_image(Image::new("echo"), "".into(), Budget::UNBOUNDED);
+        Watch::new(&call, &observers, Instant::now()).end(&Err(RunError::TimedOut));
+        assert_eq!(*names.0.lock().unwrap(), ["echo"]);
+    }
+}

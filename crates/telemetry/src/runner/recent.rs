@@ -14,7 +14,7 @@ const MOST_EVALUATIONS: usize = 100;
 /// How many errors are remembered.
 const MOST_ERRORS: usize = 50;
 
-/// From how many evaluations of a function its usual times are told.
+/// The evaluations of a function that its percentiles are computed from.
 const MOST_TIMES: usize = 64;
 
 /// The most of a cause that is kept, in characters.

@@ -83,7 +83,7 @@ impl Traces {
         let _ = self.processor.shutdown_with_timeout(LAST_TIME);
     }
 
-    /// The call of somebody else.
+    /// A call that this server answered.
     pub(crate) fn served(&self, call: &Ended<'_>) {
         let Some(trace) = call.context.trace().filter(|trace| trace.sampled) else { return };
         let Ended { service, method, code, took, caller, .. } = *call;
