@@ -274,7 +274,8 @@ mod tests {
         let mut calls = 0;
         let mut ask = |state: &mut State, image: &str| {
             calls += 1;
-            let asked = Event::Asked { call: CallId(calls), image: Image::new(image) };
+            let image = Image::with_prefix(image, Some("r.io"));
+            let asked = Event::Asked { call: CallId(calls), image };
             state.on(asked, begin).into_iter().find_map(|effect| match effect {
                 Effect::Start { instance, .. } => Some(instance),
                 _ => None,
@@ -284,7 +285,7 @@ mod tests {
         state.on(Event::Started { instance: first, outcome: Ok(()) }, begin);
         ask(&mut state, "r.io/b:v1");
         ask(&mut state, "r.io/b:v1").expect("a second instance, for the third call");
-        let broken = ask(&mut state, "r.io/a:v1").unwrap();
+        let broken = ask(&mut state, "a:v1").unwrap();
         let failure = Failure::passing(Cause::Failed, "no node");
         state.on(Event::Started { instance: broken, outcome: Err(Arc::new(failure)) }, begin);
 

@@ -6,7 +6,7 @@ use loggia_e2e::{Ballast, function_image};
 use loggia_image::Image;
 use tonic::Code;
 
-use crate::support::{World, call, call_within};
+use crate::support::{PATIENCE, World, call, call_within};
 
 const READY: &str = "unable to get the grpc client to the pod for IMG: error occurred when waiting the pod and service to \
                      be ready. If the error is caused by timeout, you may want to examine the pod/service in namespace \
@@ -231,8 +231,17 @@ async fn a_template_without_a_place_for_the_function_ends_the_start() {
         crate::templates::template(&wrapper, "tty: false").replace("- name: function", "- name: other");
     crate::templates::install(&world, "other", &template, None);
     let flag = format!("--function-pod-template={}", crate::templates::config_map(&world, "other"));
-    let error =
-        loggia_e2e::Service::start(&world.namespace, &world.runner, &[&flag]).unwrap_err().to_string();
+    let begin = Instant::now();
+    let error = loop {
+        match loggia_e2e::Service::start(&world.namespace, &world.runner, &[&flag]) {
+            Err(error) => break error.to_string(),
+            // The API server learns of the runner's new role a moment later, and until then hides the template.
+            Ok(service) => {
+                assert!(begin.elapsed() < PATIENCE, "{:?}", service.log());
+                service.stop().unwrap();
+            }
+        }
+    };
     let expected = "failed to generate a base pod template: failed to find the function container in the pod";
     assert!(error.contains(expected), "{error}");
 }

@@ -43,7 +43,7 @@ impl Views {
     /// Functions with their instances, in the order of their names. `unix` is now, in seconds since 1970.
     pub(crate) fn finish(self, unix: i64) -> Snapshot {
         let finish = |function: FunctionState| FunctionView {
-            image: function.image.to_string(),
+            image: function.image.full_name().to_owned(),
             waiting: function.waiting,
             failure: function.failure.map(|failure| failure.text.clone()),
             instances: function.instances.into_iter().map(|seen| seen.finish(unix)).collect(),
