@@ -336,7 +336,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command, Fn};
 
-    const FOLDER: &str = "/work/app";
+    const FOLDER: &str = "/packages/app";
 
     /// A machine with the folder `app` and two function configs, one in there and one elsewhere.
     #[derive(Default)]
@@ -373,7 +373,7 @@ mod tests {
 
         fn resolve_file(&mut self, file: &Path) -> PathBuf {
             self.asked.push("file");
-            Path::new("/work").join(file)
+            Path::new("/packages").join(file)
         }
 
         fn make_results_folder(&mut self, folder: Option<&Path>) -> Result<(), Failure> {
@@ -442,7 +442,7 @@ mod tests {
             "missing",
             "no folder",
             "--output-format json writes to standard output itself",
-            "--fn-config must be under /work/app if saving",
+            "--fn-config must be under /packages/app if saving",
             "no results",
             "--match-labels must be KEY=VALUE",
         ];
