@@ -24,6 +24,12 @@ pub enum RunError {
         advice: Vec<String>,
     },
     InvalidImage(ParseError),
+    /// The operator's policy does not allow the function.
+    Refused {
+        /// The flag or the rule that says so.
+        rule: String,
+        reason: String,
+    },
     /// Commands of this machine may not be run.
     NotAllowed,
     /// A command line that cannot be split into words.
@@ -120,6 +126,8 @@ pub struct Remote {
 pub enum Kind {
     NotFound,
     InvalidImage,
+    /// The operator's policy does not allow it.
+    Refused,
     NotStarted,
     FunctionFailed,
     InvalidOutput,
@@ -150,6 +158,7 @@ impl RunError {
         match self {
             Self::NotFound { .. } => format!("function {} not found", name()),
             Self::InvalidImage(error) => error.to_string(),
+            Self::Refused { rule, reason } => format!("function {} is refused by {rule}: {reason}", name()),
             Self::NotAllowed => {
                 "must run with `--allow-exec` option to allow running function binaries".to_owned()
             }
@@ -207,6 +216,7 @@ impl RunError {
             Self::NotStarted { reason, origin } => format!("{reason}{origin}"),
             Self::NoInstance { reason, .. } => reason.clone(),
             Self::InvalidImage(_)
+            | Self::Refused { .. }
             | Self::NotAllowed
             | Self::InvalidCommand(_)
             | Self::TooMuchOutput { .. }
@@ -224,6 +234,7 @@ impl RunError {
         match self {
             Self::NotFound { .. } => Kind::NotFound,
             Self::InvalidImage(_) => Kind::InvalidImage,
+            Self::Refused { .. } => Kind::Refused,
             Self::NotAllowed | Self::InvalidCommand(_) | Self::NotStarted { .. } => Kind::NotStarted,
             Self::InvalidOutput(_) => Kind::InvalidOutput,
             Self::TooMuchOutput { .. } | Self::AnswerTooLarge { .. } => Kind::TooLarge,
@@ -245,6 +256,7 @@ impl RunError {
             other => match other.kind() {
                 Kind::NotFound => Code::NotFound,
                 Kind::InvalidImage => Code::InvalidArgument,
+                Kind::Refused => Code::PermissionDenied,
                 Kind::TooLarge => Code::ResourceExhausted,
                 Kind::TimedOut => Code::DeadlineExceeded,
                 Kind::Unavailable | Kind::Interrupted => Code::Unavailable,

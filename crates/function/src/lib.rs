@@ -3,7 +3,7 @@
 //! A [`Runtime`] runs a [`Call`] and gives an [`Outcome`], or a [`RunError`] if the function had no part in what went
 //! wrong. A function that fails is an `Outcome`. [`Chain`] tries several runtimes in order. An [`Image`] is made once,
 //! where it enters; a [`Budget`] bounds a call; a [`Record`] holds what runtimes learn about it, and an [`Observer`]
-//! hears of every call that is over. [`context`] is what travels along with a call: its id and its trace.
+//! hears of every call that is over. [`policy`] says which images may run at all. [`context`] is what travels along with a call: its id and its trace.
 
 mod call;
 mod chain;
@@ -13,6 +13,7 @@ mod error;
 pub mod image;
 mod observe;
 mod outcome;
+pub mod policy;
 mod runtime;
 
 pub use call::{Budget, Call, FunctionRef, Payload, Record, Recorded};

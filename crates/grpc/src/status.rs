@@ -127,6 +127,7 @@ fn wire_kind(kind: Kind) -> WireKind {
     match kind {
         Kind::NotFound => WireKind::NotFound,
         Kind::InvalidImage => WireKind::InvalidImage,
+        Kind::Refused => WireKind::Refused,
         Kind::NotStarted => WireKind::NotStarted,
         Kind::FunctionFailed => WireKind::FunctionFailed,
         Kind::InvalidOutput => WireKind::InvalidOutput,
@@ -183,6 +184,7 @@ impl details::EvaluationError {
         match self.kind() {
             WireKind::NotFound => Kind::NotFound,
             WireKind::InvalidImage => Kind::InvalidImage,
+            WireKind::Refused => Kind::Refused,
             WireKind::NotStarted => Kind::NotStarted,
             WireKind::FunctionFailed => Kind::FunctionFailed,
             WireKind::InvalidOutput => Kind::InvalidOutput,

@@ -63,7 +63,7 @@ impl Version {
         let mut next = [0; 3];
         next[..parts].copy_from_slice(&self.parts[..parts]);
         if let Some(last) = parts.checked_sub(1) {
-            next[last] += 1;
+            next[last] = next[last].saturating_add(1);
         }
         Self { parts: next, given: 3, prerelease: false }
     }
@@ -190,6 +190,14 @@ mod tests {
             let found = Constraint::parse(range).expect(range).best(tags.into_iter());
             assert_eq!(found, best, "{range}");
         }
+    }
+
+    #[test]
+    fn the_largest_number_is_a_version() {
+        for range in ["~18446744073709551615", "^18446744073709551615.1", ">18446744073709551615"] {
+            assert_eq!(Constraint::parse(range).unwrap().best(["v1.0"].into_iter()), None, "{range}");
+        }
+        assert!(Constraint::parse("18446744073709551616").is_none());
     }
 
     #[test]

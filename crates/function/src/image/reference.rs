@@ -1,11 +1,19 @@
 //! Image references, by the rules of Docker and of the registry library that Porch uses.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 const DOCKER_HUB: &str = "index.docker.io";
 const MAX_REPOSITORY: usize = 255;
 const MAX_TAG: usize = 128;
+/// The longest name of a host, by DNS.
+const MAX_HOST: usize = 253;
+/// More than a host, a repository, a tag and a digest can have together.
+const MAX_TEXT: usize = 1024;
+/// How much of a wrong reference its error repeats.
+const MAX_SHOWN: usize = 256;
 
 /// The name of an image: a registry, a repository, and a tag or a digest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,13 +72,21 @@ impl FromStr for Reference {
 
 impl ParseError {
     pub(super) fn new(text: &str, reason: String) -> Self {
-        Self { text: text.to_owned(), reason }
+        Self { text: shown(text).into_owned(), reason }
     }
 }
 
+/// Reads a reference by the grammar of the distribution project (`reference/regexp.go`), which registries and nodes
+/// follow. Hosts are compared without case, so they are kept in lower case.
+///
+/// # Errors
+/// Why the text is not a reference.
 pub(super) fn parse(text: &str) -> Result<Reference, String> {
     if text.is_empty() {
         return Err("it is empty; write the image of a function".to_owned());
+    }
+    if text.len() > MAX_TEXT {
+        return Err(format!("it has {} bytes, and a reference has at most {MAX_TEXT}", text.len()));
     }
     let (name, digest) = match text.split_once('@') {
         Some((name, digest)) => (name, Some(check_digest(digest)?)),
@@ -83,59 +99,113 @@ pub(super) fn parse(text: &str) -> Result<Reference, String> {
         None => (name, None),
     };
     let (registry, repository) = match name.split_once('/') {
-        Some((host, path)) if host == "localhost" || host.contains(['.', ':']) => (host, path),
-        _ => (DOCKER_HUB, name),
-    };
-    let registry = if registry == "docker.io" { DOCKER_HUB } else { check_registry(registry)? };
-    let repository = match repository {
-        official if registry == DOCKER_HUB && !official.contains('/') => {
-            check_repository(official)?;
-            format!("library/{official}")
+        Some((host, path)) if host == "localhost" || host.contains(['.', ':']) => {
+            (check_registry(host)?, path)
         }
-        path => check_repository(path)?.to_owned(),
+        _ => (DOCKER_HUB.to_owned(), name),
     };
-    Ok(Reference { registry: registry.to_owned(), repository, tag, digest })
+    let registry = if registry == "docker.io" { DOCKER_HUB.to_owned() } else { registry };
+    check_repository(repository)?;
+    let repository = match repository {
+        official if registry == DOCKER_HUB && !official.contains('/') => format!("library/{official}"),
+        path => path.to_owned(),
+    };
+    Ok(Reference { registry, repository, tag, digest })
 }
 
-fn check_registry(host: &str) -> Result<&str, String> {
-    let (name, port) = host.rsplit_once(':').unwrap_or((host, "0"));
-    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    let named = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b));
-    if named && port.parse::<u16>().is_ok() { Ok(host) } else { Err(format!("`{host}` is not a registry")) }
+/// The host in lower case.
+fn check_registry(host: &str) -> Result<String, String> {
+    let invalid = || Err(format!("`{}` is not a registry", shown(host)));
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, rest)) => {
+            if address.parse::<Ipv6Addr>().is_err() {
+                return invalid();
+            }
+            (address, rest.strip_prefix(':').or_else(|| rest.is_empty().then_some("0")))
+        }
+        None => {
+            let (name, port) = host.split_once(':').unwrap_or((host, "0"));
+            if !is_host_name(name) {
+                return invalid();
+            }
+            (name, Some(port))
+        }
+    };
+    let digits = |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+    match port.filter(|port| digits(port)).map(str::parse::<u16>) {
+        Some(Ok(_)) if name.len() <= MAX_HOST => Ok(host.to_ascii_lowercase()),
+        _ => invalid(),
+    }
 }
 
-fn check_repository(path: &str) -> Result<&str, String> {
+/// Whether a text is a host's name or an IPv4 address. URLs read `127.1` and `0x7f.0.0.1` as addresses, too, so what
+/// ends in a number must be an address in the usual form.
+fn is_host_name(name: &str) -> bool {
+    let label = |label: &str| {
+        let inner = label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        (1..=63).contains(&label.len()) && inner && !label.starts_with('-') && !label.ends_with('-')
+    };
+    let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    let number = last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x");
+    name.split('.').all(label) && (!number || name.parse::<Ipv4Addr>().is_ok())
+}
+
+fn check_repository(path: &str) -> Result<(), String> {
     if path.is_empty() || path.len() > MAX_REPOSITORY {
         return Err(format!(
-            "a repository has 1 to {MAX_REPOSITORY} characters, `{path}` has {}",
+            "a repository has 1 to {MAX_REPOSITORY} characters, `{}` has {}",
+            shown(path),
             path.len()
         ));
     }
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-./".contains(c);
-    match path.chars().find(|&c| !allowed(c)) {
-        Some(wrong) => Err(format!(
-            "the repository `{path}` has a {wrong:?}; it may have lower-case letters, digits and `_-./`"
-        )),
-        None if path.split('/').any(str::is_empty) => {
-            Err(format!("the repository `{path}` has an empty element"))
-        }
-        None => Ok(path),
+    if let Some(wrong) = path.chars().find(|&c| !allowed(c)) {
+        return Err(format!(
+            "the repository `{}` has a {wrong:?}; it may have lower-case letters, digits and `_-./`",
+            shown(path)
+        ));
     }
+    match path.split('/').find(|element| !is_element(element)) {
+        None => Ok(()),
+        Some("") => Err(format!("the repository `{path}` has an empty element")),
+        Some(element) => Err(format!(
+            "the repository `{path}` has the element `{element}`; an element begins and ends with a letter or digit, \
+             with `.`, `_`, `__` or dashes between"
+        )),
+    }
+}
+
+/// Whether an element of a path is letters and digits, separated by `.`, `_`, `__` or any number of dashes.
+fn is_element(element: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let separator = |text: &str| matches!(text, "" | "." | "_" | "__") || text.bytes().all(|b| b == b'-');
+    element.starts_with(plain) && element.ends_with(plain) && element.split(plain).all(separator)
 }
 
 fn check_tag(tag: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     match tag.len() {
-        1..=MAX_TAG if tag.chars().all(allowed) => Ok(tag.to_owned()),
-        _ => Err(format!("a tag has 1 to {MAX_TAG} letters, digits and `_-.`, and not `{tag}`")),
+        1..=MAX_TAG if tag.chars().all(allowed) && !tag.starts_with(['.', '-']) => Ok(tag.to_owned()),
+        _ => Err(format!(
+            "a tag has 1 to {MAX_TAG} letters, digits and `_-.`, the first one no dash or dot, and not `{}`",
+            shown(tag)
+        )),
     }
 }
 
 fn check_digest(digest: &str) -> Result<String, String> {
     if !is_sha256(digest) {
-        return Err(format!("a digest is `sha256:` and 64 hexadecimal digits, and not `{digest}`"));
+        return Err(format!("a digest is `sha256:` and 64 hexadecimal digits, and not `{}`", shown(digest)));
     }
     Ok(digest.to_owned())
+}
+
+/// A text for messages: not longer than [`MAX_SHOWN`] characters.
+fn shown(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// Whether a text is `sha256:` and 64 hexadecimal digits in lower case.
@@ -186,6 +256,22 @@ mod tests {
     }
 
     #[test]
+    fn a_host_has_one_spelling() {
+        assert_eq!(read("GHCR.IO/x"), "ghcr.io/x:latest");
+        assert_eq!(read("Docker.IO/x"), "index.docker.io/library/x:latest");
+        assert_eq!(read("[FE80::1]:5000/x"), "[fe80::1]:5000/x:latest");
+        assert_eq!(read("r.io/a--b__c.d_e/f"), "r.io/a--b__c.d_e/f:latest");
+    }
+
+    #[test]
+    fn a_long_text_is_repeated_in_part() {
+        for text in ["A".repeat(9_000_000), format!("x:{}", "é".repeat(400)), "x/".repeat(400)] {
+            let error = text.parse::<Reference>().unwrap_err().to_string();
+            assert!(error.len() < 2000, "{} bytes", error.len());
+        }
+    }
+
+    #[test]
     fn invalid_references_are_refused_with_the_reason() {
         for (text, reason) in [
             ("", "it is empty"),
@@ -198,6 +284,25 @@ mod tests {
             ("gcr.io//x", "has an empty element"),
             ("http://gcr.io/x", "is not a registry"),
             ("gcr.io:port/x", "is not a registry"),
+            ("gcr.io:+80/x", "is not a registry"),
+            ("127.1/x", "is not a registry"),
+            ("0x7f.0.0.1/x", "is not a registry"),
+            ("127.0.0.010/x", "is not a registry"),
+            ("10.0.0.5.:80/x", "is not a registry"),
+            ("a..b/x", "is not a registry"),
+            ("[::1/x", "is not a registry"),
+            ("[fe80::1%25eth0]:80/x", "is not a registry"),
+            ("::1:80/x", "is not a registry"),
+            ("10.0.0.5:8080/../../internal/admin/shutdown:..", "a tag has"),
+            ("10.0.0.5:8080/../../internal/admin/shutdown", "has the element `..`"),
+            ("r.io/./x", "has the element `.`"),
+            ("r.io/x/..", "has the element `..`"),
+            ("r.io/a..b", "has the element `a..b`"),
+            ("r.io/_a", "has the element `_a`"),
+            ("r.io/a-", "has the element `a-`"),
+            ("r.io/a___b", "has the element `a___b`"),
+            ("r.io/x:.", "a tag has"),
+            ("r.io/x:-a", "a tag has"),
         ] {
             let error = text.parse::<Reference>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("could not parse reference: {text}: ")), "{error}");

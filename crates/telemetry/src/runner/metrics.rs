@@ -283,8 +283,8 @@ impl Metrics {
     /// Counts an evaluation that is over, and returns the label for its image.
     pub(super) fn evaluated(&self, evaluated: &Evaluated) -> Arc<str> {
         let Evaluated { image, evaluator, code, total, recorded, .. } = evaluated;
-        // Names of functions that do not exist must not use up the labels for those that do.
-        let kept = !matches!(code, Code::NotFound | Code::InvalidArgument);
+        // Names of functions that do not exist or may not run must not use up the labels for those that do.
+        let kept = !matches!(code, Code::NotFound | Code::InvalidArgument | Code::PermissionDenied);
         let image = self.images.label(image, kept);
         let outcome = code.name();
         let labels = Evaluation { image: Arc::clone(&image), evaluator, outcome };
