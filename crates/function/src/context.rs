@@ -1,4 +1,4 @@
-//! What travels along with a call: its id, and the trace that it is part of.
+//! What travels along with a call: its id, the trace that it is part of, and what its caller may run.
 //!
 //! A [`Context`] belongs to the task that works on a call, so log lines and requests to other servers carry it without
 //! being passed it.
@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use loggia_go::random_id;
 use tracing::{Instrument as _, Span, info_span};
+
+use crate::Grant;
 
 /// The header that carries the id of a call from the runner to the server in a pod.
 const CALL_HEADER: &str = "loggia-call";
@@ -31,6 +33,7 @@ struct Shared {
     id: CallId,
     trace: Option<Trace>,
     span: Span,
+    grant: Option<Arc<Grant>>,
 }
 
 /// The name of a call in logs, on every side of it.
@@ -62,7 +65,15 @@ impl Context {
 
     fn new(id: CallId, trace: Option<Trace>) -> Self {
         let span = info_span!("call", call = %id);
-        Self { shared: Arc::new(Shared { id, trace, span }) }
+        Self { shared: Arc::new(Shared { id, trace, span, grant: None }) }
+    }
+
+    /// The same call, by a caller that may run only this.
+    #[must_use]
+    pub fn with_grant(&self, grant: Arc<Grant>) -> Self {
+        let Shared { id, trace, span, .. } = &*self.shared;
+        let (trace, span) = (trace.clone(), span.clone());
+        Self { shared: Arc::new(Shared { id: *id, trace, span, grant: Some(grant) }) }
     }
 
     /// The context of the task that this is called in.
@@ -78,11 +89,17 @@ impl Context {
         self.shared.trace.as_ref()
     }
 
+    /// What the caller may run; none for everything.
+    pub fn grant(&self) -> Option<&Arc<Grant>> {
+        self.shared.grant.as_ref()
+    }
+
     /// The same call, at another place of a trace.
     #[must_use]
     pub fn at(&self, trace: Trace) -> Self {
-        let Shared { id, span, .. } = &*self.shared;
-        Self { shared: Arc::new(Shared { id: *id, trace: Some(trace), span: span.clone() }) }
+        let Shared { id, span, grant, .. } = &*self.shared;
+        let (span, grant) = (span.clone(), grant.clone());
+        Self { shared: Arc::new(Shared { id: *id, trace: Some(trace), span, grant }) }
     }
 
     /// Runs work that belongs to the same call, at another place of its trace.

@@ -8,7 +8,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::{Call, FunctionRef, Image, Knows, Reference, RunError, Running, Runtime};
+use loggia_go::quote;
+
+use crate::{Call, Context, FunctionRef, Image, Knows, Reference, RunError, Running, Runtime};
 
 /// The names that Docker Hub goes by. The first is the one in references.
 const DOCKER_HUB: [&str; 4] =
@@ -46,7 +48,19 @@ pub struct ImagePolicy {
     pub require_digest: bool,
 }
 
-/// A runtime that runs only what a policy allows. Commands of this machine are not its concern.
+/// Which images one caller may run.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The name of the rule that says so.
+    pub rule: Arc<str>,
+    /// An image must match one of them; none for every image.
+    pub allowed: Option<Vec<Pattern>>,
+    /// An image must match none of them.
+    pub denied: Vec<Pattern>,
+}
+
+/// A runtime that runs only what a policy and the grant of the caller allow. Commands of this machine are not its
+/// concern.
 #[derive(Clone, Debug)]
 pub struct Allowed<R> {
     pub runtime: R,
@@ -237,11 +251,44 @@ impl ImagePolicy {
     }
 }
 
+// === impl Grant ===
+
+impl Grant {
+    /// Whether the caller may run an image.
+    ///
+    /// # Errors
+    /// [`RunError::Refused`] with the rule, or that its name cannot be read.
+    pub fn check(&self, image: &Image) -> Result<(), RunError> {
+        if self.allowed.is_none() && self.denied.is_empty() {
+            return Ok(());
+        }
+        let reference = image.reference().map_err(RunError::InvalidImage)?;
+        let refused = |reason| {
+            let rule = format!("rule {} of the access config", quote(&self.rule));
+            Err(RunError::Refused { rule, reason })
+        };
+        if let Some(pattern) = self.denied.iter().find(|pattern| pattern.denies(reference)) {
+            return refused(format!("`{reference}` matches `{pattern}` of `deniedImages`"));
+        }
+        match &self.allowed {
+            Some(allowed) if !allowed.iter().any(|pattern| pattern.allows(reference)) => {
+                refused(format!("`{reference}` matches none of its `images`"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 // === impl Allowed ===
 
 impl<R> Allowed<R> {
     fn check(&self, function: &FunctionRef) -> Result<(), RunError> {
-        function.image().map_or(Ok(()), |image| self.policy.check(image))
+        let Some(image) = function.image() else { return Ok(()) };
+        self.policy.check(image)?;
+        match Context::current().as_ref().and_then(Context::grant) {
+            Some(grant) => grant.check(image),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The conventions of Go programs that users' manifests, scripts and eyes rely on.
 //!
 //! Loggia takes the place of programs written in Go, so it reads their [flag] syntaxes and
-//! [durations](duration), [quotes](mod@quote) strings as they do, words [errors of the system](errno_text),
+//! [durations](duration), [quotes](mod@quote) strings and reads [amounts](quantity) as they do, words [errors of the system](errno_text),
 //! [exits](Exit) and [causes](chain) alike and writes [log lines](klog) in their shape. Nothing in here depends
 //! on what the programs are for: which events are theirs, for instance, is an argument of [`klog::init`].
 
@@ -11,6 +11,7 @@ mod errno;
 mod exit;
 pub mod flag;
 pub mod klog;
+pub mod quantity;
 pub mod quote;
 mod random;
 

@@ -8,6 +8,7 @@ mod alert;
 mod client;
 pub mod connection;
 mod cut;
+mod gate;
 mod headers;
 mod health;
 mod http2;
@@ -24,6 +25,7 @@ pub mod tls;
 pub mod wire;
 
 pub use client::{Answer, CallError, Client};
+pub use gate::{Admission, Caller, Gate, Pledge};
 pub use headers::deadline;
 pub use lifecycle::{InFlight, Lifecycle, Phase};
 pub use observe::{Ended, Observer};

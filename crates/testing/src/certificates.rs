@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    SanType,
 };
 
 /// An authority, and the folder where it puts what it signs.
@@ -33,7 +34,7 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// A certificate for these names and its key, as `NAME.crt` and `NAME.key`.
+    /// A certificate for these names (hosts, addresses, URIs) and its key, as `NAME.crt` and `NAME.key`.
     pub fn sign(
         &self,
         name: &str,
@@ -42,8 +43,11 @@ impl Authority {
         year: i32,
     ) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
-        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+        let (uris, names): (Vec<_>, Vec<_>) =
+            names.iter().map(ToString::to_string).partition(|name| name.contains("://"));
         let mut params = CertificateParams::new(names).unwrap();
+        let uris = uris.into_iter().map(|uri| SanType::URI(uri.try_into().unwrap()));
+        params.subject_alt_names.extend(uris);
         params.extended_key_usages = purposes.to_vec();
         params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -60,6 +64,11 @@ impl Authority {
 
     pub fn client(&self) -> (PathBuf, PathBuf) {
         self.sign("client", &["localhost", "127.0.0.1"], &[ExtendedKeyUsagePurpose::ClientAuth], 2100)
+    }
+
+    /// For a caller with these names.
+    pub fn caller(&self, name: &str, names: &[&str]) -> (PathBuf, PathBuf) {
+        self.sign(name, names, &[ExtendedKeyUsagePurpose::ClientAuth], 2100)
     }
 
     /// A certificate and its key, in PEM.

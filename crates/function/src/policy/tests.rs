@@ -181,3 +181,25 @@ async fn a_runtime_hears_nothing_of_what_is_refused() {
     assert!(matches!(allowed.knows(&FunctionRef::Command("ls".into())), Knows::Yes));
     assert_eq!(allowed.runtime.0.load(Ordering::Relaxed), 2);
 }
+
+#[tokio::test]
+async fn a_caller_runs_what_its_grant_allows() {
+    let allowed = Allowed { runtime: Counting::default(), policy: Arc::default() };
+    let grant = Grant {
+        rule: "ci".into(),
+        allowed: Some(patterns(["ghcr.io/org/*"]).unwrap()),
+        denied: patterns(["ghcr.io/org/evil"]).unwrap(),
+    };
+    let context = Context::read(|_| None).with_grant(Arc::new(grant));
+    let call = |image| Call::of_image(Image::new(image), "".into(), Budget::UNBOUNDED);
+    for (image, reason) in [
+        ("ghcr.io/org/evil", "matches `ghcr.io/org/evil` of `deniedImages`"),
+        ("ghcr.io/other/fn", "matches none of its `images`"),
+    ] {
+        let refused = context.clone().scope(async { allowed.run(&call(image)).await }).await.unwrap_err();
+        let text = refused.describe(image);
+        assert!(text.contains("rule \"ci\" of the access config") && text.contains(reason), "{text}");
+    }
+    assert!(context.scope(async { allowed.run(&call("ghcr.io/org/fn")).await }).await.is_ok());
+    assert!(allowed.run(&call("ghcr.io/other/fn")).await.is_ok());
+}
