@@ -16,8 +16,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use loggia_go::{errno_text, quote};
-use loggia_grpc::{Admission, Caller, Gate, Pledge};
-use tokio::sync::Semaphore;
+use loggia_grpc::{Admission, Caller, Denial, Gate, Pledge};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tonic::Status;
 use tracing::{info, warn};
@@ -110,44 +110,43 @@ impl Access {
         caller: &Caller,
         service: &str,
         deadline: Option<Instant>,
-    ) -> Result<Admission, Status> {
+    ) -> Result<Admission, Denial> {
         let current = self.current();
         let Some((at, rule)) = current.rules.of(caller) else {
-            return Err(Status::permission_denied(format!(
+            let text = format!(
                 "{caller} is in no rule of the access config; a rule whose `callers` have it would let it in"
-            )));
+            );
+            return Err(Denial { rule: None, status: Status::permission_denied(text) });
         };
         let name = &rule.grant.rule;
+        let denied = |status| Denial { rule: Some(Arc::clone(name)), status };
         if !rule.package_service && service == PACKAGES {
-            return Err(Status::permission_denied(format!(
+            return Err(denied(Status::permission_denied(format!(
                 "rule {} of the access config does not let {caller} use the package service",
                 quote(name)
-            )));
+            ))));
         }
         let share = current.shares.get(at).cloned().unwrap_or_default();
-        let call = match share.calls {
-            None => None,
-            Some(calls) => {
-                let until = deadline.unwrap_or_else(|| Instant::now() + LONGEST_WAIT);
-                match tokio::time::timeout_at(until, calls.acquire_owned()).await {
-                    Ok(permit) => permit.ok(),
-                    Err(_) => {
-                        return Err(Status::resource_exhausted(format!(
-                            "rule {} of the access config allows its callers {} calls at once \
-                             (maxConcurrentCalls); this one got no turn in time",
-                            quote(name),
-                            share.limits.calls.unwrap_or_default()
-                        )));
-                    }
-                }
-            }
-        };
+        let until = deadline.unwrap_or_else(|| Instant::now() + LONGEST_WAIT);
+        let call = share.turn(until).await.map_err(|calls| {
+            denied(Status::resource_exhausted(format!(
+                "rule {} of the access config allows its callers {calls} calls at once (maxConcurrentCalls); \
+                 this one got no turn in time",
+                quote(name)
+            )))
+        })?;
         let bytes = share.bytes.zip(share.limits.bytes).map(|(left, limit)| Pledge {
             left,
             limit,
             whose: format!("rule {} of the access config (maxBytes)", quote(name)),
         });
         Ok(Admission { grant: Some(Arc::clone(&rule.grant)), call, bytes })
+    }
+
+    /// Whether a rule names a caller by its certificate.
+    #[must_use]
+    pub fn needs_certificates(&self) -> bool {
+        self.current().rules.iter().any(rules::Rule::names_certificates)
     }
 }
 
@@ -160,7 +159,7 @@ impl Gate for Access {
         caller: &'a Caller,
         service: &'a str,
         deadline: Option<Instant>,
-    ) -> Pin<Box<dyn Future<Output = Result<Admission, Status>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Admission, Denial>> + Send + 'a>> {
         Box::pin(self.decide(caller, service, deadline))
     }
 }
@@ -190,6 +189,16 @@ impl Share {
     fn new(limits: Limits) -> Self {
         let semaphore = |most: usize| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
         Self { limits, calls: limits.calls.map(semaphore), bytes: limits.bytes.map(semaphore) }
+    }
+
+    /// Waits in order for the turn of a call; fails with how many there may be at once.
+    async fn turn(&self, until: Instant) -> Result<Option<OwnedSemaphorePermit>, usize> {
+        let Some(calls) = &self.calls else { return Ok(None) };
+        match tokio::time::timeout_at(until, Arc::clone(calls).acquire_owned()).await {
+            // It is never closed.
+            Ok(permit) => Ok(permit.ok()),
+            Err(_) => Err(self.limits.calls.unwrap_or_default()),
+        }
     }
 }
 

@@ -162,6 +162,13 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Whether it names a caller by its certificate.
+    pub(crate) fn names_certificates(&self) -> bool {
+        self.callers.iter().any(|caller| *caller != CallerPattern::Anyone)
+    }
+}
+
 // === impl CallerPattern ===
 
 impl CallerPattern {

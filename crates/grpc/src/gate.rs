@@ -19,7 +19,7 @@ pub trait Gate: fmt::Debug + Send + Sync {
         caller: &'a Caller,
         service: &'a str,
         deadline: Option<Instant>,
-    ) -> Pin<Box<dyn Future<Output = Result<Admission, Status>> + Send + 'a>>;
+    ) -> Pin<Box<dyn Future<Output = Result<Admission, Denial>> + Send + 'a>>;
 }
 
 /// What a call was let in with. It holds its turn until it is dropped.
@@ -30,6 +30,14 @@ pub struct Admission {
     pub call: Option<OwnedSemaphorePermit>,
     /// What its message takes from.
     pub bytes: Option<Pledge>,
+}
+
+/// Why a call was not let in.
+#[derive(Debug)]
+pub struct Denial {
+    /// The rule that says so; none if no rule is for the caller.
+    pub rule: Option<Arc<str>>,
+    pub status: Status,
 }
 
 /// Bytes that several calls share.

@@ -25,7 +25,7 @@ pub mod tls;
 pub mod wire;
 
 pub use client::{Answer, CallError, Client};
-pub use gate::{Admission, Caller, Gate, Pledge};
+pub use gate::{Admission, Caller, Denial, Gate, Pledge};
 pub use headers::deadline;
 pub use lifecycle::{InFlight, Lifecycle, Phase};
 pub use observe::{Ended, Observer};

@@ -25,6 +25,9 @@ pub trait Observer: Send + Sync {
 
     /// It is over.
     fn ended(&self, call: Ended<'_>);
+
+    /// A call was not let in, by this rule or because no rule is for its caller.
+    fn denied(&self, _rule: Option<&str>) {}
 }
 
 /// A call that is over.

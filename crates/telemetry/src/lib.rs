@@ -90,4 +90,8 @@ impl loggia_grpc::Observer for Telemetry {
         self.shared.metrics.served(&call);
         self.shared.runner.served(&call);
     }
+
+    fn denied(&self, rule: Option<&str>) {
+        self.shared.runner.denied(rule);
+    }
 }

@@ -31,6 +31,8 @@ impl Runner {
 
     pub(crate) fn served(&self, _: &Ended<'_>) {}
 
+    pub(crate) fn denied(&self, _: Option<&str>) {}
+
     pub(crate) async fn snapshot(&self) -> Option<Infallible> {
         None
     }

@@ -103,6 +103,11 @@ impl Runner {
         }
     }
 
+    /// Counts a call that was not let in.
+    pub(crate) fn denied(&self, rule: Option<&str>) {
+        self.metrics.denied(rule);
+    }
+
     /// Counts, traces and remembers one evaluation that is over.
     pub(crate) fn evaluated(&self, ended: &loggia_function::Ended<'_>) {
         self.note(&Evaluated::from(ended));

@@ -41,6 +41,7 @@ pub(super) struct Metrics {
     call: Durations<ByEvaluator>,
     pod_calls: Durations<Rpc>,
     exits: Family<Exit, Counter>,
+    denied: Family<RuleLabel, Counter>,
     in_flight: Gauge,
     children: Gauge,
     pods: Family<PodLabels, Gauge>,
@@ -80,6 +81,11 @@ struct ByEvaluator {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Exit {
     result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RuleLabel {
+    rule: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -179,6 +185,12 @@ impl Metrics {
                 to,
                 "loggia_process_exits",
                 "Ends of functions that ran as processes",
+                Family::default(),
+            ),
+            denied: register(
+                to,
+                "loggia_denied_calls",
+                "Calls that the access config did not let in, by rule",
                 Family::default(),
             ),
             children: register(

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use loggia_registry::Found;
 
-use super::{ApiLabel, ApiRequest, Lookup, PhaseLabel, RegistryLabel, RegistryRequest, Removal, Start};
+use super::{
+    ApiLabel, ApiRequest, Lookup, Metrics, PhaseLabel, RegistryLabel, RegistryRequest, Removal, RuleLabel,
+    Start,
+};
 use crate::Telemetry;
 
 impl loggia_pods::Observer for Telemetry {
@@ -48,6 +51,13 @@ impl loggia_registry::Observer for Telemetry {
 
     fn looked_up(&self, found: Found) {
         self.shared.runner.metrics.lookups.get_or_create(&Lookup { result: found.name() }).inc();
+    }
+}
+
+impl Metrics {
+    /// A call was not let in. Rules are few: the operator wrote them.
+    pub(crate) fn denied(&self, rule: Option<&str>) {
+        self.denied.get_or_create(&RuleLabel { rule: rule.unwrap_or("none").to_owned() }).inc();
     }
 }
 
