@@ -17,8 +17,12 @@ use tracing::{info, warn};
 
 use crate::flags::{ExecFlags, Flags, LogFlags, ServiceFlags};
 
+mod limits;
+mod memory;
 mod pods;
 
+pub(crate) use limits::LimitConfig;
+pub(crate) use memory::MemoryBudget;
 pub(crate) use pods::PodConfig;
 
 /// Where Kubernetes puts the token of a pod's service account.
@@ -36,6 +40,8 @@ pub(crate) struct Config {
     /// The same in calls, if it was asked for.
     pub(crate) image_prefix: Option<String>,
     pub(crate) message_limit: usize,
+    /// What the service takes from its callers.
+    pub(crate) limits: LimitConfig,
     pub(crate) drain_timeout: Duration,
     /// Where metrics and the status page are served.
     pub(crate) metrics: Option<String>,
@@ -45,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) traces: Option<Traces>,
     /// The identity of the service, if it is to have one.
     pub(crate) tls: Option<ServerFiles>,
+    /// The file that says which caller may run what.
+    pub(crate) access: Option<PathBuf>,
     /// What built-in functions may read.
     pub(crate) schemas: SchemaFolders,
 }
@@ -70,6 +78,8 @@ pub(crate) struct Surroundings {
     /// `KUBECONFIG` is set.
     pub(crate) kubeconfig: bool,
     pub(crate) cores: usize,
+    /// The memory that the program may use.
+    pub(crate) memory: Option<loggia_process::memory::Limit>,
     pub(crate) default_config_exists: bool,
     pub(crate) service_account: Option<PathBuf>,
     /// The namespace that the program runs in, and its name there.
@@ -102,6 +112,17 @@ pub(crate) enum UsageError {
     OutOfRange { flag: &'static str, value: i64, range: RangeInclusive<i64> },
     #[error("--{flag}: there is no `{value}`; there are {choices}")]
     UnknownValue { flag: &'static str, value: String, choices: &'static str },
+    #[error("--{flag}: `{value}` is not a size; write a number of bytes, or one with Ki, Mi or Gi behind it")]
+    Size { flag: &'static str, value: String },
+    #[error(
+        "--memory-budget: {total} is too little: messages get a quarter of it, and one may have {message} bytes \
+         (--max-request-body-size)"
+    )]
+    SmallBudget { total: String, message: usize },
+    #[error("--{flag}: `{value}` is not a time above zero")]
+    NoTime { flag: &'static str, value: String },
+    #[error("--address: `{0}` is not an IP address")]
+    Address(String),
     #[error("--disable-runtimes: there is no runtime `{0}`; there are builtin, exec and pod")]
     UnknownRuntime(String),
     #[error("--default-image-prefix")]
@@ -129,6 +150,7 @@ impl Surroundings {
             in_cluster: set("KUBERNETES_SERVICE_HOST").is_some(),
             kubeconfig: set("KUBECONFIG").is_some(),
             cores: std::thread::available_parallelism().map_or(1, Into::into),
+            memory: MemoryBudget::of_this_process(),
             default_config_exists: Path::new(&ExecFlags::default().config).exists(),
             service_account: service_account.exists().then(|| service_account.to_owned()),
             namespace: std::fs::read_to_string(service_account.join("namespace")).ok(),
@@ -146,7 +168,7 @@ impl Surroundings {
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
-        let Flags { service, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
+        let Flags { service, limits, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
         let ServiceFlags {
             port,
             disable_runtimes,
@@ -154,6 +176,7 @@ impl Config {
             tls_cert,
             tls_key,
             client_ca,
+            access_config,
             max_request_body_size,
             max_concurrent_executions,
             drain_timeout,
@@ -167,6 +190,7 @@ impl Config {
         let enabled = |runtime| !disabled.contains(&runtime);
         let port = within("port", *port, 0..=65_535)?;
         let message_limit = within("max-request-body-size", *max_request_body_size, 1..=i64::from(u32::MAX))?;
+        let limits = LimitConfig::resolve(limits, surroundings.memory, message_limit)?;
         let concurrent = within("max-concurrent-executions", *max_concurrent_executions, 0..=1_000_000)?;
         let catalog = check_prefix(default_image_prefix).map_err(UsageError::ImagePrefix)?;
         let exec = enabled(Runtime::Exec)
@@ -187,11 +211,13 @@ impl Config {
             image_prefix,
             catalog,
             message_limit,
+            limits,
             drain_timeout: drain_timeout.positive().unwrap_or_default(),
             metrics: named(metrics_address).or_else(|| surroundings.metrics.clone()),
             push: surroundings.push.clone(),
             traces: surroundings.traces,
             tls: ServerFiles::named(tls_cert, tls_key, client_ca).map_err(UsageError::ServerTls)?,
+            access: named(access_config).map(PathBuf::from),
             schemas: SchemaFolders::new(schema_folder.iter().map(PathBuf::from))
                 .context("--schema-folder")?,
         })

@@ -23,6 +23,9 @@ loggia_go::flags! {
         tls_key: String, "The file with the key of that certificate.";
         client_ca: String,
             "The file with the authorities of callers; with it, only callers with a certificate are served.";
+        access_config: String,
+            "The file that says which callers may run what, by the names in their certificates; empty for everybody and \
+             everything.";
         max_request_body_size: i64 = 6 * 1024 * 1024,
             "The largest message in bytes, in either direction; keep it equal to that of Porch's server.";
         max_concurrent_executions: i64, "The most exec functions that run at once; 0 for 8 per core.";
@@ -33,6 +36,31 @@ loggia_go::flags! {
         schema_folder: Vec<String>,
             "A folder that built-in kubeconform and kubeval may read schemas from, if a package names it; may be given \
              several times.";
+    }
+
+    /// What the service takes from its callers, and what it offers them.
+    pub(crate) struct LimitFlags {
+        memory_budget: String,
+            "The memory that the service may use, in bytes or as 512Mi or 2Gi; empty for the limit of its cgroup, or else \
+             half of the machine's memory, at most 4Gi.";
+        request_timeout: Duration = Duration::from_secs(30),
+            "How long a message may take to arrive, and how long a call may wait for memory.";
+        answer_timeout: Duration = Duration::from_secs(60),
+            "How long an answer may wait for its caller to read it; then the connection is closed.";
+        call_timeout: Duration = Duration::from_secs(600),
+            "How long a call may take whose caller sets no deadline; 0 for no limit.";
+        max_connections: i64,
+            "The most connections at once, of which one address gets half; 0 for as many as the memory budget allows.";
+        max_connection_age: Duration = Duration::from_secs(3600),
+            "How long a connection is used before its caller is asked to make another one, give or take a tenth; 0 for \
+             no limit.";
+        max_connection_age_grace: Duration = Duration::from_secs(600),
+            "How long the calls of such a connection may take to end; 0 for no limit.";
+        max_connection_idle: Duration = Duration::from_secs(1800),
+            "How long a connection may be without calls before it is closed; 0 for no limit.";
+        address: String, "The address to listen on; empty for all.";
+        enable_reflection: bool = true, "Let clients ask for the protocol (server reflection).";
+        enable_package_service: bool = true, "Offer the package service beside the function evaluator.";
     }
 
     /// What is logged.
@@ -111,6 +139,7 @@ loggia_go::flags! {
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     pub(crate) service: ServiceFlags,
+    pub(crate) limits: LimitFlags,
     pub(crate) log: LogFlags,
     pub(crate) exec: ExecFlags,
     pub(crate) pods: PodFlags,
@@ -132,9 +161,9 @@ impl Flags {
     }
 
     fn set(&mut self) -> FlagSet<'_> {
-        let Self { service, log, exec, pods, pod_tls, registries, given: _, leftover: _ } = self;
+        let Self { service, limits, log, exec, pods, pod_tls, registries, given: _, leftover: _ } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
-        set.table(service).table(log).table(exec).table(pods).table(pod_tls).table(registries)
+        set.table(service).table(limits).table(log).table(exec).table(pods).table(pod_tls).table(registries)
     }
 }
 
@@ -178,7 +207,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 45);
+        assert_eq!(listed.len(), 56);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

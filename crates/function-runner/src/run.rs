@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use loggia_access::Access;
 use loggia_function::{Chain, Runtime};
 use loggia_grpc::run::{self, Signals};
 use loggia_grpc::server::{self, Routes};
 use loggia_grpc::tls::ServerTls;
-use loggia_grpc::{Evaluations, Lifecycle};
+use loggia_grpc::{Evaluations, Gate, Lifecycle};
+use loggia_packages::service::PackageService;
 use loggia_pods::PodEvaluator;
 use loggia_process::{self as process, Confinement, Environment, Limits, Processes};
 use loggia_registry::Images;
@@ -17,7 +19,7 @@ use loggia_runtimes::{Builtin, ExecCommand, ExecSettings, ExecTable};
 use loggia_telemetry::{Sources, Telemetry};
 use tracing::{info, warn};
 
-use crate::config::{Config, ExecConfig, PodConfig};
+use crate::config::{Config, ExecConfig, LimitConfig, PodConfig};
 use crate::packages;
 
 /// How long children may take to end when all else has.
@@ -36,14 +38,29 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         image_prefix,
         catalog,
         message_limit,
+        limits,
         drain_timeout,
         metrics,
         push,
         traces,
         tls,
+        access,
         schemas,
     } = config;
+    let LimitConfig { budget, limits, address, reflection, package_service } = limits;
+    info!("Memory budget: {budget}; at most {} connections", limits.connections);
     let tls = tls.map(ServerTls::new).transpose().context("--tls-cert, --tls-key, --client-ca")?;
+    let access = access.as_deref().map(Access::new).transpose().context("--access-config")?;
+    if let Some(access) = &access {
+        let known = tls.as_ref().is_some_and(|tls| tls.files().client_ca.is_some());
+        if access.needs_certificates() && !known {
+            bail!(
+                "--access-config: callers are known by their certificates, and nobody is asked for one; add --client-ca, \
+                 or write `anyone`"
+            );
+        }
+        tokio::spawn(access.clone().follow_changes());
+    }
     let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
     if let Some(traces) = traces {
         match telemetry.trace(traces) {
@@ -89,12 +106,15 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         names => info!("Functions are looked up in this order: {}", names.join(", ")),
     }
 
-    let listener = server::listen(port).with_context(|| format!("failed to listen: listen tcp :{port}"))?;
+    let host = address.map(|address| address.to_string()).unwrap_or_default();
+    let listener = server::listen_at(address, port)
+        .with_context(|| format!("failed to listen: listen tcp {host}:{port}"))?;
     telemetry.look_at(Sources {
         lifecycle: lifecycle.clone(),
         evaluators: names,
         processes: processes.clone(),
         pods: pool,
+        messages: Some(limits.memory.clone()),
     });
     let mut for_packages = Chain::new(runtimes.clone());
     // Commands that a package names are never run on a server; this says so.
@@ -105,11 +125,19 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         observer: Some(Arc::new(telemetry.clone())),
         ..Evaluations::of(Arc::new(Chain::new(runtimes)))
     };
-    let routes = Routes::new(evaluations, &lifecycle, message_limit)
-        .with(packages.into_server())
-        .with_reflection_of(&[loggia_packages::service::wire::DESCRIPTORS])
+    let mut routes = Routes::new(evaluations, &lifecycle, message_limit)
+        .within(limits)
+        .behind(access.map(|access| Arc::new(access) as Arc<dyn Gate>))
         .observed_by(Arc::new(telemetry.clone()))
         .over_tls(tls.clone());
+    let mut described = Vec::new();
+    if package_service {
+        routes = routes.with(packages.into_server(), PackageService::METHODS);
+        described.push(loggia_packages::service::wire::DESCRIPTORS);
+    }
+    if reflection {
+        routes = routes.with_reflection_of(&described);
+    }
     if let Some(tls) = tls {
         tokio::spawn(tls.follow_changes());
     }

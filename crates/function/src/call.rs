@@ -70,6 +70,8 @@ pub struct Recorded {
     pub pod: Option<Arc<str>>,
     /// How its process ended, if it was a process of this machine.
     pub exit: Option<Exit>,
+    /// How many results a function that failed wrote, if they were read.
+    pub results: Option<usize>,
 }
 
 // === impl FunctionRef ===

@@ -52,6 +52,11 @@ pub enum RunError {
         size: usize,
         limit: usize,
     },
+    /// The answer does not fit into what is left of the memory for messages.
+    NoMemory {
+        size: usize,
+        flag: &'static str,
+    },
     /// The caller's deadline passed.
     TimedOut,
     /// The function ran for longer than the operator allows.
@@ -183,6 +188,9 @@ impl RunError {
             Self::AnswerTooLarge { size, limit } => {
                 format!("grpc: trying to send message larger than max ({size} vs. {limit}); {SIZE_FLAGS}")
             }
+            Self::NoMemory { size, flag } => {
+                format!("the answer has {size} bytes, more than what is left of the memory ({flag}); try again later")
+            }
             Self::TimedOut => {
                 format!("function evaluation timed out for {function}: context deadline exceeded")
             }
@@ -221,6 +229,7 @@ impl RunError {
             | Self::InvalidCommand(_)
             | Self::TooMuchOutput { .. }
             | Self::AnswerTooLarge { .. }
+            | Self::NoMemory { .. }
             | Self::TimedOut
             | Self::OverTime { .. }
             | Self::Unavailable(_)
@@ -237,7 +246,7 @@ impl RunError {
             Self::Refused { .. } => Kind::Refused,
             Self::NotAllowed | Self::InvalidCommand(_) | Self::NotStarted { .. } => Kind::NotStarted,
             Self::InvalidOutput(_) => Kind::InvalidOutput,
-            Self::TooMuchOutput { .. } | Self::AnswerTooLarge { .. } => Kind::TooLarge,
+            Self::TooMuchOutput { .. } | Self::AnswerTooLarge { .. } | Self::NoMemory { .. } => Kind::TooLarge,
             Self::TimedOut | Self::OverTime { .. } => Kind::TimedOut,
             Self::NoInstance { .. } => Kind::NoInstance,
             Self::Remote(remote) => remote.kind,

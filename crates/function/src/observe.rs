@@ -111,7 +111,10 @@ impl<'a> Watch<'a> {
     pub fn end(mut self, result: &Result<Outcome, RunError>) {
         match result {
             Ok(outcome) if outcome.exit.success() => self.report(Code::Ok, None, outcome.output.size()),
-            Ok(outcome) => self.report(outcome.failure_code(), Some(outcome.cause()), None),
+            Ok(outcome) => {
+                let cause = outcome.cause(self.call.record.read().results);
+                self.report(outcome.failure_code(), Some(cause), None);
+            }
             Err(error) => self.report(error.code(), Some(error.cause(self.call.function.name())), None),
         }
     }
@@ -152,12 +155,13 @@ impl Outcome {
         self.remote.as_ref().map_or(Code::Internal, |remote| remote.code)
     }
 
-    /// How a function failed, in words that are fit for a log.
-    fn cause(&self) -> String {
-        match &self.remote {
-            Some(remote) => remote.cause(),
-            None => format!("{}, {} results, {}", self.exit, self.results().0.len(), wrote(&self.stderr)),
+    /// How a function failed, in words that are fit for a log. Its results are read unless their number is known.
+    fn cause(&self, results: Option<usize>) -> String {
+        if let Some(remote) = &self.remote {
+            return remote.cause();
         }
+        let results = results.unwrap_or_else(|| self.results().0.len());
+        format!("{}, {results} results, {}", self.exit, wrote(&self.stderr))
     }
 }
 

@@ -55,6 +55,26 @@ pub struct Caller {
     names: Arc<[String]>,
 }
 
+// === impl Pledge ===
+
+impl Pledge {
+    /// Waits, in order, for what a message of this size takes.
+    pub(crate) async fn take(&self, size: usize, until: Instant) -> Result<OwnedSemaphorePermit, Status> {
+        let Self { left, limit, whose } = self;
+        let refused = |why: &str| {
+            let text = format!("the message of {size} bytes {why} the {limit} bytes of {whose}");
+            Err(Status::resource_exhausted(text))
+        };
+        let Some(wanted) = u32::try_from(size).ok().filter(|_| size <= *limit) else {
+            return refused("is more than");
+        };
+        match tokio::time::timeout_at(until, Arc::clone(left).acquire_many_owned(wanted)).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => refused("got no share in time of"),
+        }
+    }
+}
+
 // === impl Caller ===
 
 impl Caller {

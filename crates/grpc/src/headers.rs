@@ -3,30 +3,67 @@
 use std::time::Duration;
 
 use http::HeaderMap;
-use loggia_function::Context;
+use loggia_function::{Context, RunError};
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
 /// The header of an answer that says how long the process of the function ran, in microseconds.
 pub(crate) const RAN_HEADER: &str = "loggia-ran";
 
-/// When a request's headers came, which is when its deadline began to count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival(pub(crate) Instant);
+/// The flag that limits calls whose callers set no deadline.
+const CALL_TIME_FLAG: &str = "--call-timeout";
 
-/// When a request came.
-pub(crate) fn arrival<T>(request: &tonic::Request<T>) -> Instant {
-    request.extensions().get::<Arrival>().map_or_else(Instant::now, |arrival| arrival.0)
+/// When a request's headers came, which is when its deadline began to count, and when it must be over.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeLimit {
+    pub(crate) arrival: Instant,
+    /// When the work must be over.
+    pub deadline: Option<Instant>,
+    /// Our own limit, where the caller set none.
+    pub default: Option<Duration>,
 }
 
-/// When the caller of a request stops waiting, counted from when its headers came.
+/// When a request must be over: when its caller stops waiting, or after our own limit for those that do not say.
+pub fn time_limit<T>(request: &tonic::Request<T>) -> TimeLimit {
+    request.extensions().get::<TimeLimit>().copied().unwrap_or_else(|| {
+        let text = request.metadata().get("grpc-timeout").and_then(|text| text.to_str().ok());
+        TimeLimit::new(text.and_then(timeout), Instant::now(), None)
+    })
+}
+
+/// As [`time_limit`], without saying whose limit it is.
 pub fn deadline<T>(request: &tonic::Request<T>) -> Option<Instant> {
-    timeout(request.metadata()).and_then(|timeout| arrival(request).checked_add(timeout))
+    time_limit(request).deadline
+}
+
+// === impl TimeLimit ===
+
+impl TimeLimit {
+    /// The limit of a request that came at this time. `default` is for callers that set no deadline.
+    pub(crate) fn of(headers: &HeaderMap, arrival: Instant, default: Option<Duration>) -> Self {
+        let text = headers.get("grpc-timeout").and_then(|text| text.to_str().ok());
+        Self::new(text.and_then(timeout), arrival, default)
+    }
+
+    fn new(asked: Option<Duration>, arrival: Instant, default: Option<Duration>) -> Self {
+        let asked = asked.and_then(|timeout| arrival.checked_add(timeout));
+        let default = default.filter(|_| asked.is_none());
+        let deadline = asked.or_else(|| default.and_then(|time| arrival.checked_add(time)));
+        Self { arrival, deadline, default }
+    }
+
+    /// An error of a call whose time is up names the flag if the limit was ours.
+    #[must_use]
+    pub fn explain(&self, error: RunError) -> RunError {
+        match (self.default, error) {
+            (Some(limit), RunError::TimedOut) => RunError::OverTime { limit, flag: CALL_TIME_FLAG },
+            (_, error) => error,
+        }
+    }
 }
 
 /// How long the caller will wait, from `grpc-timeout`.
-fn timeout(metadata: &MetadataMap) -> Option<Duration> {
-    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+fn timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
@@ -72,11 +109,7 @@ mod tests {
 
     #[test]
     fn timeouts_are_read_in_every_unit() {
-        let read = |text: &'static str| {
-            let mut metadata = MetadataMap::new();
-            metadata.insert("grpc-timeout", tonic::metadata::MetadataValue::from_static(text));
-            timeout(&metadata)
-        };
+        let read = timeout;
         assert_eq!(read("2H"), Some(Duration::from_secs(7200)));
         assert_eq!(read("3M"), Some(Duration::from_secs(180)));
         assert_eq!(read("4S"), Some(Duration::from_secs(4)));
@@ -86,6 +119,20 @@ mod tests {
         for bad in ["", "S", "5", "-1S", "123456789S", "1d", "1 S"] {
             assert_eq!(read(bad), None, "{bad}");
         }
-        assert_eq!(timeout(&MetadataMap::new()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_without_a_deadline_get_ours() {
+        let now = Instant::now();
+        let minute = Some(Duration::from_secs(60));
+        let limit = TimeLimit::of(&HeaderMap::new(), now, minute);
+        assert_eq!(limit.deadline, now.checked_add(Duration::from_secs(60)));
+        let text = limit.explain(RunError::TimedOut).describe("x");
+        assert!(text.contains("60s (--call-timeout)"), "{text}");
+        let mut headers = HeaderMap::new();
+        headers.insert("grpc-timeout", http::HeaderValue::from_static("2H"));
+        let limit = TimeLimit::of(&headers, now, minute);
+        assert_eq!(limit.deadline, now.checked_add(Duration::from_secs(7200)));
+        assert!(matches!(limit.explain(RunError::TimedOut), RunError::TimedOut));
     }
 }

@@ -1,40 +1,35 @@
-//! The gRPC server: connections, routes, and an orderly end.
+//! The gRPC server: listening, connections, and an orderly end.
 //!
 //! It stands directly on hyper, because three things must be ours: the deadline of a call (so that it
 //! ends with the code callers expect), the limits of HTTP/2 (Porch sends everything over one connection,
 //! and cancels often), and the stop.
 
-use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::{Pin, pin};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use loggia_function::SIZE_FLAGS;
+use loggia_go::random_id;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tonic::body::Body;
-use tonic::server::NamedService;
-use tonic::{Code, Status};
-use tonic_health::pb::health_server::HealthServer;
-use tower_service::Service;
+use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{debug, warn};
 
-use crate::headers::{self, Arrival, too_large};
-use crate::health::HealthService;
-use crate::lifecycle::{Lifecycle, Phase};
-use crate::observe::{Observer, Watch};
+use crate::gate::Caller;
+use crate::lifecycle::Phase;
+use crate::limits::{CONNECTION_WINDOW, FRAME, Limits, SEND_BUFFER, SOCKET_BUFFER, STREAM_WINDOW, STREAMS};
+use crate::line::{Finding, Line, Reported};
+use crate::peers::{Peers, Seat};
 use crate::preface::Prefaced;
-use crate::service::{Evaluations, EvaluatorService};
-use crate::tls::ServerTls;
-use crate::wire::FunctionEvaluatorServer;
+use crate::routes::Calls;
+
+pub use crate::routes::Routes;
 
 /// How long an answer may take to leave once the service closes.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
@@ -42,17 +37,11 @@ const FLUSH_TIME: Duration = Duration::from_millis(500);
 /// How long a peer may take to shake hands and to send its HTTP/2 preface.
 const PREFACE_TIME: Duration = Duration::from_secs(20);
 
-type Response = http::Response<Body>;
-type Handler = dyn Fn(http::Request<Body>) -> Pin<Box<dyn Future<Output = Response> + Send>> + Send + Sync;
+/// How often a connection is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The services of one port.
-#[derive(Clone)]
-pub struct Routes {
-    lifecycle: Lifecycle,
-    services: Arc<Vec<(&'static str, Box<Handler>)>>,
-    observer: Option<Arc<dyn Observer>>,
-    tls: Option<ServerTls>,
-}
+/// How long the other calls of a peer that does not read an answer may take to end.
+const UNREAD_GRACE: Duration = Duration::from_secs(10);
 
 /// Listens on a port of all addresses, of both families where the machine has both.
 pub fn listen(port: u16) -> io::Result<TcpListener> {
@@ -74,17 +63,28 @@ pub fn listen(port: u16) -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
+/// Listens on a port of one address; without one, as [`listen`].
+pub fn listen_at(address: Option<IpAddr>, port: u16) -> io::Result<TcpListener> {
+    let Some(address) = address else { return listen(port) };
+    let listener = std::net::TcpListener::bind((address, port))?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
 /// Answers calls until the lifecycle closes; by then every answer that could be given has left.
 pub async fn serve(listener: TcpListener, routes: Routes) {
     let mut connections = JoinSet::new();
-    let mut phase = routes.lifecycle.watch();
+    let mut phase = routes.lifecycle().watch();
     let mut closing = pin!(reached(&mut phase, Phase::Closing));
+    let peers = Peers::new(most_connections(routes.limits().connections));
+    let routes = Arc::new(routes);
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(connection(stream, routes.clone()));
-                }
+                Ok((stream, address)) => match peers.enter(address.ip()) {
+                    Some(seat) => drop(connections.spawn(connection(stream, Arc::clone(&routes), seat))),
+                    None => peers.refuse(stream, routes.tls().is_some()),
+                },
                 Err(error) => {
                     // Most likely out of descriptors: those that are open must get a chance to end.
                     warn!(%error, "Could not accept a connection");
@@ -101,24 +101,37 @@ pub async fn serve(listener: TcpListener, routes: Routes) {
     }
 }
 
+/// No more than half of what the process may open: children and requests to others need descriptors too.
+fn most_connections(wanted: usize) -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = files.and_then(|files| usize::try_from(files / 2).ok()).unwrap_or(usize::MAX);
+    wanted.min(most)
+}
+
 async fn reached(phase: &mut watch::Receiver<Phase>, target: Phase) {
     if phase.wait_for(|phase| *phase >= target).await.is_err() {
-        std::future::pending::<()>().await;
+        pending::<()>().await;
     }
 }
 
-async fn connection(stream: TcpStream, routes: Routes) {
+async fn connection(stream: TcpStream, routes: Arc<Routes>, _seat: Seat) {
     let _ = stream.set_nodelay(true);
-    let mut phase = routes.lifecycle.watch();
-    if let Some(tls) = routes.tls.clone() {
-        let begun = async { Prefaced::read(tls.accept(stream).await?).await };
-        if let Some(stream) = in_time(begun, &mut phase).await {
-            converse(stream, routes, phase).await;
+    // Left alone, the kernel keeps megabytes for a peer that does not read.
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SOCKET_BUFFER);
+    let mut phase = routes.lifecycle().watch();
+    if let Some(tls) = routes.tls().cloned() {
+        let begun = async {
+            let stream = tls.accept(stream).await?;
+            let caller = Caller::of(stream.get_ref().1.peer_certificates());
+            Ok((caller, Prefaced::read(stream).await?))
+        };
+        if let Some((caller, stream)) = in_time(begun, &mut phase).await {
+            converse(stream, routes, caller, phase).await;
         }
         return;
     }
     if let Some(stream) = in_time(Prefaced::read(stream), &mut phase).await {
-        converse(stream, routes, phase).await;
+        converse(stream, routes, Caller::default(), phase).await;
     }
 }
 
@@ -142,21 +155,71 @@ async fn in_time<S>(
 /// Answers the calls of one connection until it or the service ends.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    routes: Routes,
+    routes: Arc<Routes>,
+    caller: Caller,
     mut phase: watch::Receiver<Phase>,
 ) {
+    let line = Line::new();
     // A connection that is made while the service drains gets an answer for each call; the others get GOAWAY now.
     let leave = if *phase.borrow() < Phase::Draining { Phase::Draining } else { Phase::Closing };
-    let mut connection = pin!(http2_settings().serve_connection(TokioIo::new(stream), routes));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = reached(&mut phase, leave) => {
+    let calls = Calls { routes: Arc::clone(&routes), line: Arc::clone(&line), caller };
+    let stream = TokioIo::new(Reported { stream, line: Arc::clone(&line) });
+    let mut connection = pin!(http2_settings().serve_connection(stream, calls));
+    let cut = tokio::select! {
+        ended = connection.as_mut() => Err(ended),
+        () = reached(&mut phase, leave) => Ok(None),
+        grace = must_leave(&line, routes.limits()) => Ok(grace),
+    };
+    let ended = match cut {
+        Err(ended) => ended,
+        Ok(grace) => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => ended,
+                () = after(grace) => Ok(()),
+            }
         }
     };
+    line.close();
     if let Err(error) = ended {
         debug!(%error, "A connection ended");
+    }
+}
+
+/// Returns when the peer must be asked to leave, and how long its calls may take to end then.
+async fn must_leave(line: &Line, limits: &Limits) -> Option<Duration> {
+    let Limits { connection_age, connection_age_grace, connection_idle, answer_time, .. } = *limits;
+    let mut look = tokio::time::interval(LOOK_INTERVAL.min(answer_time));
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut old = pin!(after(connection_age.map(with_jitter)));
+    loop {
+        tokio::select! {
+            () = &mut old => return connection_age_grace,
+            _ = look.tick() => match line.look(connection_idle, answer_time) {
+                None => {}
+                Some(Finding::Idle(quiet)) => {
+                    debug!(?quiet, "Closing a connection without calls");
+                    return Some(UNREAD_GRACE);
+                }
+                Some(Finding::Unread) => {
+                    warn!(?answer_time, "Closing a connection whose peer does not read its answers; see --answer-timeout");
+                    return Some(UNREAD_GRACE);
+                }
+            },
+        }
+    }
+}
+
+/// Up to a tenth more or less, so that connections made together do not end together.
+fn with_jitter(age: Duration) -> Duration {
+    let thousandths = u32::try_from(random_id() % 201).unwrap_or(100) + 900;
+    age.saturating_mul(thousandths) / 1000
+}
+
+async fn after(time: Option<Duration>) {
+    match time.and_then(|time| Instant::now().checked_add(time)) {
+        Some(then) => tokio::time::sleep_until(then).await,
+        None => pending().await,
     }
 }
 
@@ -164,12 +227,12 @@ fn http2_settings() -> http2::Builder<TokioExecutor> {
     let mut settings = http2::Builder::new(TokioExecutor::new());
     settings
         .timer(TokioTimer::new())
-        .max_concurrent_streams(1024)
-        // A message of several MiB in few round trips, without letting one stream take the whole line.
-        .initial_stream_window_size(2 << 20)
-        .initial_connection_window_size(16 << 20)
-        .max_frame_size(256 << 10)
-        .max_send_buf_size(1 << 20)
+        .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME)
+        .max_send_buf_size(SEND_BUFFER)
+        // Above our own limit, so that a caller gets a status that says what it is.
         .max_header_list_size(64 << 10)
         // A caller may cancel a burst of calls; by default it would lose its connection as an attacker.
         .max_pending_accept_reset_streams(4096)
@@ -179,149 +242,6 @@ fn http2_settings() -> http2::Builder<TokioExecutor> {
     settings
 }
 
-// === impl Routes ===
-
-impl Routes {
-    /// The function evaluator and its health, with messages of at most `message_limit` bytes either way.
-    pub fn new(evaluations: Evaluations, lifecycle: &Lifecycle, message_limit: usize) -> Self {
-        let service = EvaluatorService::new(evaluations, lifecycle.clone(), message_limit);
-        let server = FunctionEvaluatorServer::new(service)
-            .max_decoding_message_size(message_limit)
-            .max_encoding_message_size(message_limit);
-        #[cfg(feature = "gzip")]
-        let server = server.accept_compressed(tonic::codec::CompressionEncoding::Gzip);
-        let mut routes =
-            Self { lifecycle: lifecycle.clone(), services: Arc::default(), observer: None, tls: None };
-        routes.add(server);
-        routes.add(HealthServer::new(HealthService(lifecycle.clone())));
-        routes
-    }
-
-    /// Adds another service. It has limits and checks of its own.
-    #[must_use]
-    pub fn with<S>(mut self, service: S) -> Self
-    where
-        S: Service<http::Request<Body>, Response = Response, Error = Infallible> + NamedService,
-        S: Clone + Send + Sync + 'static,
-        S::Future: Send + 'static,
-    {
-        self.add(service);
-        self
-    }
-
-    /// Serves over TLS alone.
-    #[must_use]
-    pub fn over_tls(mut self, tls: Option<ServerTls>) -> Self {
-        self.tls = tls;
-        self
-    }
-
-    /// Reports every call of every method to an observer.
-    #[must_use]
-    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = Some(observer);
-        self
-    }
-
-    /// Lets clients ask for the protocol and for that of services that were added.
-    #[cfg(feature = "reflection")]
-    #[must_use]
-    pub fn with_reflection_of(mut self, added: &[&'static [u8]]) -> Self {
-        let builder = || {
-            let builder = tonic_reflection::server::Builder::configure()
-                .register_encoded_file_descriptor_set(crate::wire::DESCRIPTORS)
-                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-            added.iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
-        };
-        match (builder().build_v1(), builder().build_v1alpha()) {
-            (Ok(v1), Ok(v1alpha)) => {
-                self.add(v1);
-                self.add(v1alpha);
-            }
-            // The descriptors are compiled in, so this is for developers.
-            (Err(error), _) | (_, Err(error)) => warn!(%error, "No server reflection"),
-        }
-        self
-    }
-
-    fn add<S>(&mut self, service: S)
-    where
-        S: Service<http::Request<Body>, Response = Response, Error = Infallible> + NamedService,
-        S: Clone + Send + Sync + 'static,
-        S::Future: Send + 'static,
-    {
-        let handler = move |request| -> Pin<Box<dyn Future<Output = Response> + Send>> {
-            let answer = service.clone().call(request);
-            Box::pin(async move { answer.await.unwrap_or_else(|never| match never {}) })
-        };
-        // Routes are put together before they are shared.
-        if let Some(services) = Arc::get_mut(&mut self.services) {
-            services.push((S::NAME, Box::new(handler)));
-        }
-    }
-}
-
-impl hyper::service::Service<http::Request<hyper::body::Incoming>> for Routes {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn call(&self, request: http::Request<hyper::body::Incoming>) -> Self::Future {
-        let path = request.uri().path().to_owned();
-        let (service, method) = path.trim_start_matches('/').split_once('/').unwrap_or((&path, ""));
-        let (mut request, arrival) = (request.map(Body::new), Instant::now());
-        request.extensions_mut().insert(Arrival(arrival));
-        let Some((service, handler)) = self.services.iter().find(|(name, _)| *name == service) else {
-            let unknown = Status::unimplemented(format!("unknown service {service}")).into_http();
-            return Box::pin(std::future::ready(Ok(unknown)));
-        };
-        let context = headers::context(request.headers());
-        let observer = self.observer.clone();
-        let watch = observer.map(|observer| Watch::new(observer, service, method, arrival, context.clone()));
-        let context = watch.as_ref().map_or(context, |watch| watch.context().clone());
-        let unknown_method = format!("unknown method {method} for service {service}");
-        let answer = handler(request);
-        Box::pin(context.scope(async move {
-            let response = in_grpc_go_words(answer.await, unknown_method);
-            Ok(match watch {
-                Some(watch) => watch.over(response),
-                None => response,
-            })
-        }))
-    }
-}
-
-impl std::fmt::Debug for Routes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.services.iter().map(|(name, _)| name)).finish()
-    }
-}
-
-/// The library's own refusals, in the codes and words that clients of the original know.
-fn in_grpc_go_words(response: Response, unknown_method: String) -> Response {
-    let code = response.headers().get("grpc-status").map(|code| Code::from_bytes(code.as_bytes()));
-    // Nothing else is looked at: a status of ours may be long, and means what it says.
-    if !matches!(code, Some(Code::Unimplemented | Code::OutOfRange | Code::ResourceExhausted)) {
-        return response;
-    }
-    let Some(status) = Status::from_header_map(response.headers()) else { return response };
-    let better = match (status.code(), status.message()) {
-        (Code::Unimplemented, "") => Status::unimplemented(unknown_method),
-        (Code::OutOfRange, text) => match too_large(text) {
-            Some((size, limit)) => Status::resource_exhausted(format!(
-                "grpc: received message larger than max ({size} vs. {limit}); {SIZE_FLAGS}"
-            )),
-            None => return response,
-        },
-        (Code::ResourceExhausted, text) if text.starts_with("Error decompressing") => {
-            let text = format!("grpc: received message after decompression larger than max; {SIZE_FLAGS}");
-            Status::resource_exhausted(text)
-        }
-        _ => return response,
-    };
-    better.into_http()
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -329,6 +249,7 @@ mod tests {
     use loggia_function::Chain;
 
     use super::*;
+    use crate::{Evaluations, Lifecycle};
 
     async fn connect() -> TcpStream {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

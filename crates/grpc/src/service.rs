@@ -10,14 +10,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use loggia_function::{Budget, Call, Ended, Image, Observer, Outcome, Payload, RunError, Runtime, Watch};
 use prost::Message as _;
+use tokio::sync::Semaphore;
 use tokio::time::sleep_until;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
 
-use crate::headers::{RAN_HEADER, arrival, deadline};
+use crate::headers::{RAN_HEADER, time_limit};
 use crate::lifecycle::{Lifecycle, Phase};
+use crate::memory_pool::Held;
 use crate::status;
+use crate::wire::details;
 use crate::wire::{EvaluateFunctionRequest, EvaluateFunctionResponse, FunctionEvaluator};
 
 /// What the function evaluator runs, and how it speaks about it.
@@ -50,6 +53,15 @@ pub(crate) struct EvaluatorService {
     message_limit: usize,
 }
 
+/// The longest name of an image. A reference has at most 255 characters before its tag or digest.
+const LONGEST_IMAGE: usize = 2048;
+
+/// Results up to this size are read at once.
+const QUICKLY_READ: usize = 32 << 10;
+
+/// How many long outputs are read at once.
+const LONG_WORK: usize = 2;
+
 /// Writes the one log line of a call.
 #[derive(Debug)]
 struct Log;
@@ -71,21 +83,32 @@ impl FunctionEvaluator for EvaluatorService {
         &self,
         request: Request<EvaluateFunctionRequest>,
     ) -> Result<Response<EvaluateFunctionResponse>, Status> {
-        let (begin, deadline) = (arrival(&request), deadline(&request));
+        let (time_limit, held) = (time_limit(&request), request.extensions().get::<Held>().cloned());
         let EvaluateFunctionRequest { image, resource_list } = request.into_inner();
+        if image.len() > LONGEST_IMAGE {
+            let text = format!("the name of the image has {} bytes; at most {LONGEST_IMAGE} are accepted", image.len());
+            return Err(Status::invalid_argument(text));
+        }
+        if let Some(held) = &held {
+            held.shrink(resource_list.len() + image.len());
+        }
         let image = Image::with_prefix(&image, self.evaluations.image_prefix.as_deref());
-        let budget = Budget { deadline, output: self.message_limit };
+        let budget = Budget { deadline: time_limit.deadline, output: self.message_limit };
         let call = Call::of_image(image, resource_list, budget);
         let observers = [Some(&Log as &dyn Observer), self.evaluations.observer.as_deref()];
         let observers: Vec<&dyn Observer> = observers.into_iter().flatten().collect();
-        let watch = Watch::new(&call, &observers, begin);
-        let ended = watch.during(self.answer(&call)).await.and_then(|outcome| self.fit(outcome));
+        let watch = Watch::new(&call, &observers, time_limit.arrival);
+        let ended = match watch.during(self.answer(&call)).await {
+            Ok(outcome) if outcome.exit.success() => self.fit(outcome, held.as_ref()).await,
+            Ok(outcome) => {
+                let status = self.failed(&call, &outcome).await;
+                watch.end(&Ok(outcome));
+                return Err(status);
+            }
+            Err(error) => Err(time_limit.explain(error)),
+        };
         watch.end(&ended);
-        let name = call.function.name();
-        let outcome = ended.map_err(|error| status::of_error(name, &error))?;
-        if !outcome.exit.success() {
-            return Err(status::of_failure(name, &outcome, self.evaluations.failure_text));
-        }
+        let outcome = ended.map_err(|error| status::of_error(call.function.name(), &error))?;
         let mut response = Response::new(message(&outcome));
         if let Some(ran) = call.record.read().ran {
             response.metadata_mut().insert(RAN_HEADER, MetadataValue::from(micros(ran)));
@@ -130,22 +153,53 @@ impl EvaluatorService {
         }
     }
 
-    /// The outcome as it fits into a message. Standard error is worth less than the resources: it gives way.
-    fn fit(&self, mut outcome: Outcome) -> Result<Outcome, RunError> {
-        if !outcome.exit.success() {
-            return Ok(outcome);
+    /// The outcome as it fits into a message and into memory. Standard error is worth less than the resources: it
+    /// gives way.
+    async fn fit(&self, mut outcome: Outcome, held: Option<&Held>) -> Result<Outcome, RunError> {
+        if let Payload::List(list) = outcome.output {
+            outcome.output = Payload::Bytes(off_the_workers(move || Payload::List(list).to_bytes()).await?);
         }
-        outcome.output = Payload::Bytes(outcome.output.to_bytes());
         let size = message(&outcome).encoded_len();
         if size > self.message_limit {
             let note = "[the log was left out: it does not fit into the message limit]\n";
             outcome.stderr = note.to_owned().into();
         }
-        match message(&outcome).encoded_len() {
-            fitting if fitting <= self.message_limit => Ok(outcome),
-            _ => Err(RunError::AnswerTooLarge { size, limit: self.message_limit }),
+        let fitting = message(&outcome).encoded_len();
+        if fitting > self.message_limit {
+            return Err(RunError::AnswerTooLarge { size, limit: self.message_limit });
+        }
+        match held.map(|held| held.answer(fitting)) {
+            Some(Err(_)) => Err(RunError::NoMemory { size: fitting, flag: "--memory-budget" }),
+            _ => Ok(outcome),
         }
     }
+
+    /// The status of a function that failed. To read its results may take a while.
+    async fn failed(&self, call: &Call, outcome: &Outcome) -> Status {
+        let (name, text) = (call.function.name(), self.evaluations.failure_text);
+        let small = match &outcome.output {
+            Payload::Bytes(bytes) => bytes.len() <= QUICKLY_READ,
+            Payload::List(_) => outcome.remote.is_some(),
+        };
+        let status = if small {
+            status::of_failure(name, outcome, text)
+        } else {
+            let (name, outcome) = (name.to_owned(), outcome.clone());
+            let made = off_the_workers(move || status::of_failure(&name, &outcome, text)).await;
+            made.unwrap_or_else(|error| status::of_error(call.function.name(), &error))
+        };
+        let results = details::EvaluationError::of(&status).map(|details| details.results_total as usize);
+        call.record.note(|recorded| recorded.results = results);
+        status
+    }
+}
+
+/// Does something that takes a while where it holds up no other call. Not too many at once: each has a tree in memory.
+async fn off_the_workers<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, RunError> {
+    static TURNS: Semaphore = Semaphore::const_new(LONG_WORK);
+    let _turn = TURNS.acquire().await;
+    let defect = |error: tokio::task::JoinError| RunError::Defect { reason: error.to_string() };
+    tokio::task::spawn_blocking(work).await.map_err(defect)
 }
 
 fn message(outcome: &Outcome) -> EvaluateFunctionResponse {

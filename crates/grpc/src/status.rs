@@ -3,15 +3,17 @@
 //! This is the one place that makes statuses of functions. The texts are those that users of Porch know, to the letter; what
 //! we know beyond the text travels as `loggia.v1.EvaluationError` in the details.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use loggia_function::{Exit, Kind, Outcome, Remote, RunError, Stderr};
 use loggia_go::quote;
-use loggia_krm::{FieldRef, FileRef, ResourceRef, ResultItem, Severity};
+use loggia_krm::{FieldRef, FileRef, ResourceRef, ResultItem, Results, Severity};
 use prost::Message as _;
 use tonic::{Code, Status};
 
 use crate::FailureText;
-use crate::cut::cut_middle;
+use crate::cut::{Ends, cut_middle};
 use crate::wire::details::evaluation_error::Kind as WireKind;
 use crate::wire::{details, rpc};
 
@@ -50,22 +52,24 @@ pub fn of_failure(function: &str, outcome: &Outcome, text: FailureText) -> Statu
     let results = outcome.results();
     details.ended(*exit, stderr);
     details.results_total = u32::try_from(results.0.len()).unwrap_or(u32::MAX);
-    details.results = results.0.iter().map(Into::into).collect();
+    details.take_results(&results);
     let (name, stderr) = (quote(function), stderr.text());
-    let text = match text {
+    let mut written = Ends::default();
+    // Only a writer could fail, and this one does not.
+    let _ = match text {
         FailureText::Runner if results.is_empty() => {
-            format!("Failed to execute function {name}: {exit} ({stderr})")
+            write!(written, "Failed to execute function {name}: {exit} ({stderr})")
         }
-        FailureText::Runner => {
-            format!("Failed to execute function {name}: {exit} ({stderr}) with structured results: {results}")
-        }
-        FailureText::Wrapper => {
-            format!(
-                "failed to evaluate function {name} with structured results: {results} and stderr: {stderr}"
-            )
-        }
+        FailureText::Runner => write!(
+            written,
+            "Failed to execute function {name}: {exit} ({stderr}) with structured results: {results}"
+        ),
+        FailureText::Wrapper => write!(
+            written,
+            "failed to evaluate function {name} with structured results: {results} and stderr: {stderr}"
+        ),
     };
-    status(outcome.failure_code(), &text, details)
+    with_details(outcome.failure_code(), written.cut(MESSAGE_LIMIT, header_cost), details)
 }
 
 /// What another server's status says about a call: a function that ran and failed is an outcome, all else an error.
@@ -97,15 +101,16 @@ pub fn read(status: &Status, pod: Option<&str>) -> Result<Outcome, RunError> {
 }
 
 fn status(code: loggia_function::Code, text: &str, details: details::EvaluationError) -> Status {
-    let code = Code::from_i32(code.number());
-    let text = cut_middle(text, MESSAGE_LIMIT, header_cost);
-    let details = encode(code, &text, details);
-    Status::with_details(code, text.into_owned(), details)
+    with_details(code, cut_middle(text, MESSAGE_LIMIT, header_cost).into_owned(), details)
 }
 
-fn encode(code: Code, text: &str, mut details: details::EvaluationError) -> Bytes {
-    // Results are the only part without a bound of its own.
-    while details.encoded_len() > DETAILS_LIMIT && details.results.pop().is_some() {}
+fn with_details(code: loggia_function::Code, text: String, details: details::EvaluationError) -> Status {
+    let code = Code::from_i32(code.number());
+    let details = encode(code, &text, &details);
+    Status::with_details(code, text, details)
+}
+
+fn encode(code: Code, text: &str, details: &details::EvaluationError) -> Bytes {
     let detail = prost_types::Any {
         type_url: "type.googleapis.com/loggia.v1.EvaluationError".to_owned(),
         value: details.encode_to_vec(),
@@ -170,9 +175,24 @@ impl details::EvaluationError {
             self.ended(exit, &remote.stderr);
         }
         self.wrote(&remote.stderr);
-        self.results = remote.results.0.iter().map(Into::into).collect();
         self.results_total = remote.results_total;
         self.pod = remote.pod.clone().unwrap_or_default();
+        self.take_results(&remote.results);
+    }
+
+    /// Takes the first results, as many as the details have room for beside all else in them.
+    fn take_results(&mut self, results: &Results) {
+        let mut size = self.encoded_len();
+        for result in &results.0 {
+            let result = details::FunctionResult::from(result);
+            let length = result.encoded_len();
+            // Each has its tag, one byte, and its length before it.
+            size += 1 + prost::length_delimiter_len(length) + length;
+            if size > DETAILS_LIMIT {
+                return;
+            }
+            self.results.push(result);
+        }
     }
 
     fn exit(&self) -> Option<Exit> {
@@ -328,5 +348,25 @@ mod tests {
         let details = details::EvaluationError::of(&status).unwrap();
         assert_eq!(details.results_total, 1000);
         assert!(!details.results.is_empty() && details.stderr.len() <= STDERR_LIMIT);
+    }
+
+    /// Results are counted once each: this took minutes when it was quadratic.
+    #[test]
+    fn many_results_take_linear_time_and_as_many_as_fit_are_kept() {
+        let results: Results =
+            (0..600_000).map(|number| ResultItem::new(Severity::Error, format!("bad {number}"))).collect();
+        let mut list = loggia_krm::ResourceList::default();
+        list.set_results(&results);
+        let outcome = Outcome { output: Payload::List(list), exit: Exit::Code(1), ..Outcome::default() };
+        let begin = std::time::Instant::now();
+        let details = {
+            let status = of_failure("x:v1", &outcome, FailureText::Runner);
+            assert!(status.message().len() <= MESSAGE_LIMIT && status.details().len() <= 17 * 1024);
+            details::EvaluationError::of(&status).unwrap()
+        };
+        assert!(begin.elapsed() < std::time::Duration::from_secs(30), "{:?}", begin.elapsed());
+        assert_eq!(details.results_total, 600_000);
+        assert!(details.results.len() > 100 && details.encoded_len() > DETAILS_LIMIT - 100);
+        assert_eq!(details.results[0].message, "bad 0");
     }
 }

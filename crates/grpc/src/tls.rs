@@ -161,6 +161,11 @@ impl<F: Files> Reloading<F> {
         Ok(Self { files: Arc::new(files), config: Arc::new(RwLock::new(config)) })
     }
 
+    /// Which files they are.
+    pub fn files(&self) -> &F {
+        &self.files
+    }
+
     /// What the files held when they were last good.
     pub(crate) fn config(&self) -> Arc<F::Config> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))

@@ -56,6 +56,9 @@ pub struct Events {
 // === impl PackageService ===
 
 impl PackageService {
+    /// The names of its methods.
+    pub const METHODS: &[&str] = &["Render", "ApplyTask", "PatchKptfile", "ReplaceResources"];
+
     /// The service for a port.
     #[must_use]
     pub fn into_server(self) -> PackageServiceServer<Self> {
@@ -84,7 +87,7 @@ impl PackageService {
                 biased;
                 ended = flow.run(handler, &mut reporter) => ended.and_then(|event| fit(event, message_limit)),
                 () = passed(deadline) => {
-                    Err(Status::deadline_exceeded("the render took longer than the caller's deadline; nothing was changed"))
+                    Err(Status::deadline_exceeded("the render took longer than the caller's deadline, or than --call-timeout for a caller without one; nothing was changed"))
                 }
                 () = in_flight.given_up() => {
                     let error = RunError::Interrupted("the package service stopped before the render ended; try again");

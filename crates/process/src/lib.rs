@@ -26,6 +26,7 @@ mod capture;
 mod child;
 #[cfg(feature = "confine")]
 mod confine;
+pub mod memory;
 mod orphans;
 #[cfg(test)]
 mod tests;

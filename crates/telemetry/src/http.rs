@@ -1,7 +1,7 @@
 //! The port for operators: `/metrics`, and in a runner the status page. Everything is read-only.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,19 +13,20 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, warn};
 
 use crate::{Telemetry, runner};
 
-/// How many connections are served at once.
+/// How many connections are served at once. Another one takes the place of the oldest, so that peers that do not send
+/// or read cannot keep a probe out.
 const MOST_CONNECTIONS: usize = 64;
 
 /// How long a peer may take to send its request's headers.
-const HEADER_TIME: Duration = Duration::from_secs(10);
+const HEADER_TIME: Duration = Duration::from_secs(5);
 
 /// How long a connection may last.
-const CONNECTION_TIME: Duration = Duration::from_secs(3600);
+const CONNECTION_TIME: Duration = Duration::from_secs(60);
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -46,12 +47,24 @@ pub async fn listen(address: &str) -> std::io::Result<TcpListener> {
 
 /// Answers until it is dropped.
 pub async fn serve(listener: TcpListener, telemetry: Telemetry) {
-    let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => {
+                oldest_first.retain(|connection| !connection.is_finished());
+                continue;
+            }
+        };
+        match accepted {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, permit, telemetry.clone()));
+                while oldest_first.len() >= MOST_CONNECTIONS {
+                    if let Some(oldest) = oldest_first.pop_front() {
+                        oldest.abort();
+                    }
+                }
+                oldest_first.push_back(connections.spawn(connection(stream, telemetry.clone())));
             }
             Err(error) => {
                 warn!(%error, "Could not accept a connection for metrics");
@@ -61,13 +74,13 @@ pub async fn serve(listener: TcpListener, telemetry: Telemetry) {
     }
 }
 
-async fn connection(stream: TcpStream, _permit: OwnedSemaphorePermit, telemetry: Telemetry) {
+async fn connection(stream: TcpStream, telemetry: Telemetry) {
     let service = service_fn(move |request: Request<Incoming>| {
         let telemetry = telemetry.clone();
         async move { Ok::<_, Infallible>(answer(&telemetry, request.method(), request.uri().path()).await) }
     });
     let mut settings = http1::Builder::new();
-    settings.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(16 << 10);
+    settings.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(16 << 10).max_headers(64);
     let connection = settings.serve_connection(TokioIo::new(stream), service);
     if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_TIME, connection).await {
         debug!(%error, "A connection for metrics ended");

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 
 use loggia_function::{Context, Trace};
 use loggia_go::{chain, random_id};
-use loggia_grpc::{Ended, Lifecycle, Phase};
+use loggia_grpc::{Ended, Lifecycle, MessageMemory, Phase};
 use loggia_pods::{PodEvaluator, Snapshot};
 use loggia_process::Processes;
 use prometheus_client::encoding::prometheus_protobuf;
@@ -41,6 +41,8 @@ pub struct Sources {
     pub evaluators: Vec<&'static str>,
     pub processes: Option<Processes>,
     pub pods: Option<PodEvaluator>,
+    /// The memory for messages.
+    pub messages: Option<MessageMemory>,
 }
 
 /// Why traces or metrics cannot be sent at all, with every cause.

@@ -3,13 +3,19 @@
 use loggia_function::{Call, FunctionRef, InvalidOutput, Knows, Outcome, RunError, Running, Runtime};
 use loggia_krm::{Severity, sdk};
 use loggia_process::{Command, Processes};
+use tokio::sync::Semaphore;
 use tracing::{debug, warn};
+
+/// Outputs up to this size are read at once.
+const QUICKLY_READ: usize = 32 << 10;
 
 /// Runs one command, whatever the image that a call names, and looks at what it wrote.
 #[derive(Debug)]
 pub(crate) struct Entrypoint {
     pub(crate) command: Command,
     pub(crate) processes: Processes,
+    /// The right to read a long output.
+    pub(crate) reading: Semaphore,
 }
 
 // === impl Entrypoint ===
@@ -18,8 +24,29 @@ impl Entrypoint {
     async fn evaluate(&self, call: &Call) -> Result<Outcome, RunError> {
         let outcome = self.processes.run_call(&self.command, call, call.budget).await?;
         debug!(image = %call.function, output = ?outcome.output, "The function ended");
-        check(call, &outcome)?;
+        self.check(call, &outcome).await?;
         Ok(outcome)
+    }
+
+    /// Output that is not a `ResourceList` is an error whatever the exit code says.
+    async fn check(&self, call: &Call, outcome: &Outcome) -> Result<(), RunError> {
+        let Outcome { output, stderr, exit, .. } = outcome;
+        let bytes = output.to_bytes();
+        let errors = if bytes.len() <= QUICKLY_READ {
+            errors(&bytes)
+        } else {
+            // This server has one thread for all calls, and probes. One at a time, since each has a tree in memory.
+            let _turn = self.reading.acquire().await;
+            let defect = |error: tokio::task::JoinError| RunError::Defect { reason: error.to_string() };
+            tokio::task::spawn_blocking(move || errors(&bytes)).await.map_err(defect)?
+        };
+        let errors = errors.map_err(|error| {
+            RunError::InvalidOutput(Box::new(InvalidOutput::new(*exit, stderr.clone(), &error)))
+        })?;
+        if exit.success() && errors > 0 {
+            warn!(image = %call.function, errors, "The function succeeded with results of severity error");
+        }
+        Ok(())
     }
 }
 
@@ -37,15 +64,8 @@ impl Runtime for Entrypoint {
     }
 }
 
-/// Output that is not a `ResourceList` is an error whatever the exit code says.
-fn check(call: &Call, outcome: &Outcome) -> Result<(), RunError> {
-    let Outcome { output, stderr, exit, .. } = outcome;
-    let results = sdk::results(&output.to_bytes()).map_err(|error| {
-        RunError::InvalidOutput(Box::new(InvalidOutput::new(*exit, stderr.clone(), &error)))
-    })?;
-    let errors = results.0.iter().filter(|result| result.severity == Some(Severity::Error)).count();
-    if exit.success() && errors > 0 {
-        warn!(image = %call.function, errors, "The function succeeded with results of severity error");
-    }
-    Ok(())
+/// How many results are errors.
+fn errors(output: &[u8]) -> Result<usize, sdk::Error> {
+    let results = sdk::results(output)?;
+    Ok(results.0.iter().filter(|result| result.severity == Some(Severity::Error)).count())
 }

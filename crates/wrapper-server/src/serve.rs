@@ -10,9 +10,11 @@ use loggia_go::flag::{Error, FlagSet, Parsed, Syntax};
 use loggia_go::klog;
 use loggia_grpc::run::{self, Signals};
 use loggia_grpc::server::{self, Routes};
-use loggia_grpc::{Evaluations, FailureText, Lifecycle};
+use loggia_grpc::{Evaluations, FailureText, Lifecycle, MessageMemory};
+use loggia_process::memory::Limit;
 use loggia_process::{self as process, Command, Environment, Limits, Processes};
 use loggia_telemetry::Telemetry;
+use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::entrypoint::Entrypoint;
@@ -21,6 +23,12 @@ use crate::tls::Identity;
 
 /// The most of a function's standard error that is kept.
 const STDERR_LIMIT: usize = 1 << 20;
+
+/// The most memory for messages, where the container may use much.
+const MOST_FOR_MESSAGES: usize = 256 << 20;
+
+/// How many connections there may be: those of runners and of probes.
+const CONNECTIONS: usize = 64;
 
 /// How long children may take to end when all else has.
 const REAP_TIME: Duration = Duration::from_secs(2);
@@ -38,6 +46,15 @@ loggia_go::flags! {
         tls_key: String, "Its key, PEM.";
         client_ca: String,
             "The authorities of callers, PEM; with it, only callers with a certificate are served.";
+        memory_budget: i64,
+            "The memory for messages in bytes; 0 for a quarter of what the container may use, at most 256 MiB.";
+        request_timeout: loggia_go::Duration = loggia_go::Duration::from_secs(30),
+            "How long a message may take to arrive, and how long a call may wait for memory.";
+        answer_timeout: loggia_go::Duration = loggia_go::Duration::from_secs(60),
+            "How long an answer may wait for its caller to read it; then the connection is closed.";
+        call_timeout: loggia_go::Duration = loggia_go::Duration::from_secs(600),
+            "How long a call may take whose caller sets no deadline; 0 for no limit.";
+        max_connections: i64, "The most connections at once, of which one address gets half; 0 for 64.";
     }
 }
 
@@ -46,6 +63,7 @@ struct Config {
     port: u16,
     verbosity: i64,
     message_limit: usize,
+    limits: loggia_grpc::Limits,
     concurrent: usize,
     drain_timeout: Duration,
     command: Vec<String>,
@@ -92,6 +110,11 @@ fn configure(arguments: Vec<OsString>) -> Result<Config, Error> {
         tls_cert,
         tls_key,
         client_ca,
+        memory_budget,
+        request_timeout,
+        answer_timeout,
+        call_timeout,
+        max_connections,
     } = flags;
     let usage = |text: String| Error::Usage(text);
     let command = after_dashes.filter(|command| !command.is_empty()).ok_or_else(|| {
@@ -99,7 +122,19 @@ fn configure(arguments: Vec<OsString>) -> Result<Config, Error> {
     })?;
     let positive = |value: i64| usize::try_from(value).ok().filter(|value| *value > 0);
     let cores = std::thread::available_parallelism().map_or(1, Into::into);
+    let above_zero = |flag, time: loggia_go::Duration| {
+        time.positive().ok_or_else(|| usage(format!("--{flag}: `{time}` is not a time above zero")))
+    };
+    let limits = loggia_grpc::Limits {
+        memory: MessageMemory::new(positive(memory_budget).unwrap_or_else(memory_for_messages)),
+        request_time: above_zero("request-timeout", request_timeout)?,
+        answer_time: above_zero("answer-timeout", answer_timeout)?,
+        call_time: call_timeout.positive(),
+        connections: positive(max_connections).unwrap_or(CONNECTIONS),
+        ..loggia_grpc::Limits::default()
+    };
     Ok(Config {
+        limits,
         port: u16::try_from(port).map_err(|_| usage(format!("--port: {port} is no port")))?,
         verbosity,
         message_limit: positive(max_request_body_size)
@@ -112,9 +147,27 @@ fn configure(arguments: Vec<OsString>) -> Result<Config, Error> {
     })
 }
 
+/// A quarter of what the container may use: the function needs the rest.
+fn memory_for_messages() -> usize {
+    let bytes = match process::memory::limit() {
+        Some(Limit::Cgroup(bytes) | Limit::Machine(bytes)) => usize::try_from(bytes / 4).unwrap_or(usize::MAX),
+        None => MOST_FOR_MESSAGES,
+    };
+    bytes.min(MOST_FOR_MESSAGES)
+}
+
 async fn run(config: Config) -> io::Result<()> {
-    let Config { port, verbosity: _, message_limit, concurrent, drain_timeout, command, metrics, identity } =
-        config;
+    let Config {
+        port,
+        verbosity: _,
+        message_limit,
+        limits,
+        concurrent,
+        drain_timeout,
+        command,
+        metrics,
+        identity,
+    } = config;
     let signals = Signals::new()?;
     let listener = server::listen(port).map_err(|error| {
         io::Error::new(error.kind(), format!("failed to listen: listen tcp :{port}: {error}"))
@@ -122,8 +175,8 @@ async fn run(config: Config) -> io::Result<()> {
     if let Err(error) = process::adopt_orphans() {
         warn!(%error, "Orphans of the function may stay as zombies");
     }
-    let limits = Limits { concurrent, stderr: STDERR_LIMIT.min(message_limit) };
-    let processes = Processes::new(limits);
+    let child_limits = Limits { concurrent, stderr: STDERR_LIMIT.min(message_limit) };
+    let processes = Processes::new(child_limits);
     let mut words = command.into_iter();
     let command = Command {
         program: words.next().unwrap_or_default().into(),
@@ -131,9 +184,9 @@ async fn run(config: Config) -> io::Result<()> {
         environment: Environment::Inherited,
     };
     let lifecycle = Lifecycle::default();
-    let runtime = Arc::new(Entrypoint { command, processes: processes.clone() });
+    let runtime = Arc::new(Entrypoint { command, processes: processes.clone(), reading: Semaphore::new(1) });
     let evaluations = Evaluations { failure_text: FailureText::Wrapper, ..Evaluations::of(runtime) };
-    let mut routes = Routes::new(evaluations, &lifecycle, message_limit);
+    let mut routes = Routes::new(evaluations, &lifecycle, message_limit).within(limits);
     if let Some(identity) = identity {
         routes = identity.secure(routes)?;
     }

@@ -1,5 +1,6 @@
 //! The metrics that only a function runner has.
 
+mod messages;
 mod observers;
 
 use std::hash::Hash;
@@ -43,6 +44,7 @@ pub(super) struct Metrics {
     exits: Family<Exit, Counter>,
     denied: Family<RuleLabel, Counter>,
     in_flight: Gauge,
+    messages: messages::Messages,
     children: Gauge,
     pods: Family<PodLabels, Gauge>,
     waiters: Family<Image, Gauge>,
@@ -205,6 +207,7 @@ impl Metrics {
                 "Calls that are owed an answer now",
                 Gauge::default(),
             ),
+            messages: messages::Messages::new(to),
             pods: register(
                 to,
                 "loggia_pods",
@@ -323,6 +326,9 @@ impl Metrics {
     /// Shows the service as it is now, and the pool if there is one.
     pub(super) fn look(&self, sources: &Sources, snapshot: Option<&Snapshot>) {
         self.in_flight.set(as_gauge(sources.lifecycle.in_flight()));
+        if let Some(messages) = &sources.messages {
+            self.messages.look(&messages.usage());
+        }
         self.children.set(as_gauge(sources.processes.as_ref().map_or(0, Processes::running)));
         if let Some(snapshot) = snapshot {
             self.show(snapshot);

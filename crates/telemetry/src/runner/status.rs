@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::http::StatusCode;
+use loggia_grpc::{MemoryUse, MessageMemory};
 use loggia_pods::{FunctionView, InstanceView, Snapshot};
 use serde_json::{Value, json};
 
@@ -49,6 +50,7 @@ impl Telemetry {
             "phase": phase,
             "evaluators": sources.map(|sources| sources.evaluators.clone()).unwrap_or_default(),
             "inFlight": sources.map_or(0, |sources| sources.lifecycle.in_flight()),
+            "messages": sources.and_then(|sources| sources.messages.as_ref()).map(messages),
             "residentBytes": ProcessFigures::read().map(|figures| figures.resident_bytes),
             "pool": snapshot.as_ref().map(pool),
             "functions": functions(&recent, snapshot.as_ref()),
@@ -56,6 +58,11 @@ impl Telemetry {
             "errors": newest_first(&recent.errors),
         })
     }
+}
+
+fn messages(memory: &MessageMemory) -> Value {
+    let MemoryUse { limit, used, waiting, refused } = memory.usage();
+    json!({ "limitBytes": limit, "usedBytes": used, "waiting": waiting, "refused": refused })
 }
 
 fn pool(snapshot: &Snapshot) -> Value {

@@ -1,0 +1,277 @@
+//! Memory for messages: taken before a message is read, given back when its answer has left.
+//!
+//! There are three pools, so that no call waits for memory that only it could give back. A call *waits*, in the order
+//! of arrival, for its share of the first: its message, and an answer of the same size. An answer that is larger takes
+//! the rest from the second, at once or not at all. Calls whose message has not begun, or that wait, hold their
+//! metadata in the third.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::limits::FRAME;
+
+/// The unit of the pools, since a semaphore gives at most `u32::MAX` at once.
+const UNIT: usize = 1 << 10;
+
+/// What a call takes beside its messages: tasks, buffers, the status of a failure.
+const BASE: usize = 64 << 10;
+
+/// The memory for the messages of all calls of a server. Clones share it.
+#[derive(Clone, Debug)]
+pub struct MessageMemory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limit: usize,
+    calls: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    arriving: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    refused: AtomicU64,
+}
+
+/// How memory is used now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// The most bytes that messages may take.
+    pub limit: usize,
+    /// The bytes that are taken.
+    pub used: usize,
+    /// The calls that wait for memory.
+    pub waiting: usize,
+    /// The calls that were refused since the start because there was none.
+    pub refused: u64,
+}
+
+/// The memory of one call. Clones share it; it is given back with the last of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    shared: Arc<HeldShared>,
+}
+
+#[derive(Debug)]
+struct HeldShared {
+    memory: MessageMemory,
+    /// How often the size of its message the call takes.
+    factor: usize,
+    permits: Mutex<Permits>,
+}
+
+#[derive(Debug)]
+struct Permits {
+    call: OwnedSemaphorePermit,
+    answer: Option<OwnedSemaphorePermit>,
+    /// The size of the call's message.
+    message: usize,
+}
+
+/// The metadata of a call whose message has no memory yet.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// There is no memory left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+/// Counts a call that waits.
+struct Waiting<'a>(&'a Shared);
+
+// === impl MessageMemory ===
+
+impl MessageMemory {
+    /// Memory of so many bytes.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let pool = |bytes: usize| {
+            let units = (bytes / UNIT).clamp(1, (u32::MAX as usize).min(Semaphore::MAX_PERMITS));
+            Arc::new(Semaphore::new(units))
+        };
+        let answers = bytes / 4;
+        let shared = Shared {
+            limit: bytes,
+            calls: pool(bytes - answers),
+            answers: pool(answers),
+            arriving: pool(bytes / 8),
+            waiting: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The most bytes that messages may take.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.shared.limit
+    }
+
+    /// How memory is used now.
+    #[must_use]
+    pub fn usage(&self) -> MemoryUse {
+        let Shared { limit, calls, answers, waiting, refused, .. } = &*self.shared;
+        let left = (calls.available_permits() + answers.available_permits()) * UNIT;
+        MemoryUse {
+            limit: *limit,
+            used: limit.saturating_sub(left),
+            waiting: waiting.load(Ordering::Relaxed),
+            refused: refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes what the metadata of a call needs until its message has memory.
+    pub(crate) fn arrive(&self, metadata: usize) -> Result<Arriving, Exhausted> {
+        // A first piece of the message may be read to learn its length.
+        let bytes = metadata + FRAME as usize;
+        let permit = Arc::clone(&self.shared.arriving).try_acquire_many_owned(units(bytes));
+        permit.map(|permit| Arriving { _permit: permit }).map_err(|_| self.refuse())
+    }
+
+    /// Waits, in order, for what a message of this size needs.
+    pub(crate) async fn take(&self, message: usize, factor: usize) -> Result<Held, Exhausted> {
+        let wanted = self.share(message, factor);
+        let calls = || Arc::clone(&self.shared.calls);
+        // A semaphore lets nobody overtake those that wait for it, so this is fair.
+        let call = match calls().try_acquire_many_owned(wanted) {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _waiting = Waiting::new(&self.shared);
+                calls().acquire_many_owned(wanted).await.map_err(|_| Exhausted)?
+            }
+        };
+        let permits = Mutex::new(Permits { call, answer: None, message });
+        Ok(Held { shared: Arc::new(HeldShared { memory: self.clone(), factor, permits }) })
+    }
+
+    /// Counts a call that is refused.
+    pub(crate) fn refuse(&self) -> Exhausted {
+        self.shared.refused.fetch_add(1, Ordering::Relaxed);
+        Exhausted
+    }
+
+    /// What a call takes of the first pool. One that wants more than there is gets it all, alone.
+    fn share(&self, message: usize, factor: usize) -> u32 {
+        let all = u32::try_from((self.shared.limit - self.shared.limit / 4) / UNIT).unwrap_or(u32::MAX).max(1);
+        units(BASE.saturating_add(message.saturating_mul(factor))).min(all)
+    }
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Gives back what a message of this size does not need after all.
+    pub(crate) fn shrink(&self, message: usize) {
+        let HeldShared { memory, factor, permits } = &*self.shared;
+        let needed = memory.share(message, *factor) as usize;
+        let mut permits = permits.lock().unwrap_or_else(PoisonError::into_inner);
+        permits.message = permits.message.min(message);
+        let spare = permits.call.num_permits().saturating_sub(needed);
+        drop(permits.call.split(spare));
+    }
+
+    /// Takes what an answer of this size needs beyond what the call has already.
+    pub(crate) fn answer(&self, size: usize) -> Result<(), Exhausted> {
+        let HeldShared { memory, permits, .. } = &*self.shared;
+        let mut permits = permits.lock().unwrap_or_else(PoisonError::into_inner);
+        let beyond = size.saturating_sub(permits.message + BASE / 2);
+        if beyond == 0 {
+            return Ok(());
+        }
+        let permit = Arc::clone(&memory.shared.answers).try_acquire_many_owned(units(beyond));
+        permits.answer = Some(permit.map_err(|_| memory.refuse())?);
+        Ok(())
+    }
+}
+
+// === impl Waiting ===
+
+impl<'a> Waiting<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[tokio::test]
+    async fn calls_wait_in_order_and_a_small_one_does_not_overtake() {
+        let memory = MessageMemory::new(16 * MIB);
+        let first = memory.take(5 * MIB, 2).await.unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut large, mut small) = (pin!(memory.take(4 * MIB, 2)), pin!(memory.take(0, 2)));
+        assert!(large.as_mut().poll(&mut context).is_pending());
+        assert!(small.as_mut().poll(&mut context).is_pending(), "there is memory, but it is not its turn");
+        assert_eq!(memory.usage().waiting, 2);
+        drop(first);
+        let (_large, _small) = (large.await.unwrap(), small.await.unwrap());
+        assert_eq!(memory.usage().waiting, 0);
+    }
+
+    #[tokio::test]
+    async fn everything_comes_back() {
+        let memory = MessageMemory::new(16 * MIB);
+        assert_eq!(memory.usage().used, 0);
+        let held = memory.take(2 * MIB, 2).await.unwrap();
+        assert_eq!(memory.usage().used, 4 * MIB + BASE);
+        held.answer(5 * MIB).unwrap();
+        assert!(memory.usage().used > 6 * MIB);
+        let other = memory.take(0, 2).await.unwrap();
+        assert_eq!(other.answer(3 * MIB), Err(Exhausted));
+        assert_eq!(memory.usage().refused, 1);
+        drop((held, other));
+        assert_eq!(memory.usage().used, 0);
+    }
+
+    #[tokio::test]
+    async fn a_message_that_was_smaller_than_it_could_be_gives_back_the_rest() {
+        let memory = MessageMemory::new(64 * MIB);
+        let held = memory.take(6 * MIB, 2).await.unwrap();
+        held.shrink(MIB);
+        assert_eq!(memory.usage().used, 2 * MIB + BASE);
+        held.shrink(3 * MIB);
+        assert_eq!(memory.usage().used, 2 * MIB + BASE, "it never grows");
+    }
+
+    #[tokio::test]
+    async fn a_message_larger_than_all_memory_gets_it_alone() {
+        let memory = MessageMemory::new(4 * MIB);
+        let held = memory.take(100 * MIB, 8).await.unwrap();
+        assert_eq!(memory.usage().used, 3 * MIB);
+        let mut other = pin!(memory.take(0, 1));
+        assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(held);
+        other.await.unwrap();
+    }
+
+    #[test]
+    fn metadata_of_calls_that_only_begin_is_bounded() {
+        let memory = MessageMemory::new(MIB);
+        let begun: Vec<_> = std::iter::from_fn(|| memory.arrive(500).ok()).take(1000).collect();
+        assert_eq!(begun.len(), 7, "128 KiB for 16 KiB and 500 bytes each");
+        drop(begun);
+        assert!(memory.arrive(500).is_ok());
+    }
+}
