@@ -30,6 +30,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a call without a deadline waits for its turn.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// A caller that is to learn why it waited in vain must hear it before its own deadline.
+const EARLY: Duration = Duration::from_millis(100);
+
 /// Lets calls in by the rules of a file, which is read again when it changes. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -127,7 +130,8 @@ impl Access {
             ))));
         }
         let share = current.shares.get(at).cloned().unwrap_or_default();
-        let until = deadline.unwrap_or_else(|| Instant::now() + LONGEST_WAIT);
+        let early = |deadline: Instant| deadline.checked_sub(EARLY).unwrap_or(deadline);
+        let until = deadline.map_or_else(|| Instant::now() + LONGEST_WAIT, early);
         let call = share.turn(until).await.map_err(|calls| {
             denied(Status::resource_exhausted(format!(
                 "rule {} of the access config allows its callers {calls} calls at once (maxConcurrentCalls); \
