@@ -109,8 +109,9 @@ impl Images {
         let (version, digest) = (policy.version, metadata.resolved().to_owned());
         let key = verdicts::Key { version, image: image.full_name().to_owned(), digest };
         let work = async || {
-            let verdict =
-                self.shared.fetcher.verify(image.name(), reference, metadata.resolved(), rule).await;
+            // Boxed: the callers' futures stay small.
+            let verify = self.shared.fetcher.verify(image.name(), reference, metadata.resolved(), rule);
+            let verdict = Box::pin(verify).await;
             match &verdict {
                 Ok(()) => info!(image = image.name(), digest = metadata.resolved(), "The signature is valid"),
                 Err(error) => warn!("{}: {error}", image.name()),

@@ -180,7 +180,7 @@ impl Policy {
 
     /// The first rule for an image decides.
     pub(crate) fn decide(&self, reference: &Reference) -> Decision<'_> {
-        let rule = self.rules.iter().find(|rule| rule.images.iter().any(|images| images.denies(reference)));
+        let rule = self.rules.iter().find(|rule| rule.is_for(reference));
         match (rule, self.default) {
             (Some(rule), _) if rule.allow => Decision::Allow,
             (Some(rule), _) => Decision::Verify(rule),
@@ -268,6 +268,13 @@ impl Rule {
             signed_as: patterns(&signed_as)?,
             allow,
         })
+    }
+
+    /// Whether the rule is for an image. One that asks for nothing is not for an image whose tag it names but whose
+    /// digest decides.
+    fn is_for(&self, reference: &Reference) -> bool {
+        let is_for = if self.allow { Pattern::allows } else { Pattern::denies };
+        self.images.iter().any(|pattern| is_for(pattern, reference))
     }
 
     /// The name of the rule for messages.
