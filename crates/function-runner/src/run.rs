@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use loggia_function::policy::Allowed;
 use loggia_function::{Chain, Runtime};
 use loggia_grpc::run::{self, Signals};
 use loggia_grpc::server::{self, Routes};
@@ -42,6 +43,7 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         traces,
         tls,
         schemas,
+        images,
     } = config;
     let tls = tls.map(ServerTls::new).transpose().context("--tls-cert, --tls-key, --client-ca")?;
     let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
@@ -96,14 +98,19 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         processes: processes.clone(),
         pods: pool,
     });
+    if !images.is_empty() {
+        info!("Only some images may run: --allowed-images, --denied-images and --require-digest say which");
+    }
+    let allowed = |runtime| Allowed { runtime, policy: Arc::clone(&images) };
     let mut for_packages = Chain::new(runtimes.clone());
     // Commands that a package names are never run on a server; this says so.
     for_packages.push(ExecCommand::new(false, ExecCommand::TIMEOUT));
-    let packages = packages::service(for_packages, telemetry.clone(), catalog, &lifecycle, message_limit);
+    let packages =
+        packages::service(allowed(for_packages), telemetry.clone(), catalog, &lifecycle, message_limit);
     let evaluations = Evaluations {
         image_prefix: image_prefix.map(Into::into),
         observer: Some(Arc::new(telemetry.clone())),
-        ..Evaluations::of(Arc::new(Chain::new(runtimes)))
+        ..Evaluations::of(Arc::new(allowed(Chain::new(runtimes))))
     };
     let routes = Routes::new(evaluations, &lifecycle, message_limit)
         .with(packages.into_server())

@@ -8,7 +8,7 @@ use kube::Api;
 use loggia_function::{Call, FunctionRef, Knows, Outcome, RunError, Running, Runtime};
 use loggia_grpc::wire::details::{self, evaluation_error::Kind};
 use loggia_grpc::{CallError, answered};
-use loggia_registry::Images;
+use loggia_registry::{Images, Unverified};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Status};
@@ -40,6 +40,7 @@ const MOST_TRIES: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct PodEvaluator {
     pool: Pool,
+    images: Images,
     warm: watch::Receiver<bool>,
 }
 
@@ -94,7 +95,7 @@ impl PodEvaluator {
         };
         let (pool, ended) = Pool::start(starter, pool_settings, templates.watch(), garbage);
         tokio::spawn(remove_all(cluster.clone(), removals));
-        let weak = pool.downgrade();
+        let (weak, verified) = (pool.downgrade(), images.clone());
         let background = async move {
             let no_services = Outages::new(None);
             tokio::join!(
@@ -127,7 +128,7 @@ impl PodEvaluator {
                 _ = ended => debug!("The pool has ended"),
             }
         });
-        Ok(Self { warm: pool.warm(), pool })
+        Ok(Self { warm: pool.warm(), pool, images: verified })
     }
 
     /// Returns once the warm-up is over: each listed function has an instance, or could not get one.
@@ -146,6 +147,7 @@ impl PodEvaluator {
     async fn evaluate(&self, call: &Call) -> Result<Outcome, RunError> {
         let image = call.function.image().ok_or_else(RunError::not_found)?;
         image.reference().map_err(RunError::InvalidImage)?;
+        self.verify(call, image).await?;
         let begin = Instant::now();
         let mut broke = false;
         let mut tries = 0;
@@ -195,6 +197,27 @@ impl PodEvaluator {
             }
             return loggia_grpc::status::read(&status, Some(&permit.pod));
         }
+    }
+
+    /// Verifies the signature of the image, also if pods of it run: the policy may have changed since they started. What
+    /// is known already costs next to nothing.
+    async fn verify(&self, call: &Call, image: &Image) -> Result<(), RunError> {
+        let verified = Box::pin(self.images.verify(image));
+        let verified = match call.budget.deadline {
+            Some(deadline) => timeout_at(deadline, verified).await.map_err(|_| RunError::TimedOut)?,
+            None => verified.await,
+        };
+        verified.map_err(|error| match error {
+            Unverified::Refused { rule, reason } => RunError::Refused { rule, reason },
+            Unverified::Registry(error) => RunError::NoInstance {
+                code: if error.may_pass() {
+                    loggia_function::Code::Unavailable
+                } else {
+                    loggia_function::Code::Internal
+                },
+                reason: format!("unable to verify the signature of {}: {error}", image.name()),
+            },
+        })
     }
 
     async fn permit(&self, call: &Call, image: &Image) -> Result<Permit, RunError> {

@@ -59,6 +59,10 @@ impl Functions {
                 warn!("pod cache config: `{}` is not an image; its entry is ignored", entry.name);
                 continue;
             };
+            if let Err(error) = settings.images.check(&image) {
+                warn!("pod cache config: {}; its entry is ignored", error.describe(&entry.name));
+                continue;
+            }
             let defaults = default_limits(settings);
             let limits = Limits {
                 max_waitlist_length: entry.max_waitlist_length.unwrap_or(defaults.max_waitlist_length),

@@ -52,6 +52,7 @@ impl World {
         let (garbage, removals) = mpsc::unbounded_channel();
         let mut registries = loggia_registry::Settings::default();
         registries.retries.count = 0;
+        registries.private = loggia_registry::PrivateRegistries::Any;
         let templates = Templates::new(cluster.clone(), None, settings.wrapper_image.clone());
         let (images, observer) = (Images::new(registries), Arc::new(Unobserved));
         let starter =

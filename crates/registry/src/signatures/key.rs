@@ -3,13 +3,15 @@
 use std::fmt;
 
 use data_encoding::HEXLOWER;
+use ed25519_dalek::{Signature, VerifyingKey};
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer};
+use sha2::{Digest as _, Sha512};
 use webpki::{RawPublicKeyEntity, ring as algorithms};
 
-/// What cosign signs with, by type of key: ECDSA with SHA-256 by default and with SHA-384 for P-384, Ed25519, and RSA
-/// with PKCS #1.
+/// What cosign signs with, by type of key: ECDSA with SHA-256 by default and with SHA-384 for P-384, Ed25519 (before
+/// version 2.6), and RSA with PKCS #1.
 static ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 5] = [
     algorithms::ECDSA_P256_SHA256,
     algorithms::ECDSA_P384_SHA384,
@@ -17,6 +19,9 @@ static ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 5] = [
     algorithms::ED25519,
     algorithms::RSA_PKCS1_2048_8192_SHA256,
 ];
+
+/// What precedes the 32 bytes of an Ed25519 key in its DER (RFC 8410).
+const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// A public key with a name for messages.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,10 +63,16 @@ impl PublicKey {
 
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let Ok(entity) = RawPublicKeyEntity::try_from(&self.spki) else { return false };
-        let algorithms = self.usable.iter().filter_map(|place| ALGORITHMS.get(*place));
-        algorithms
-            .into_iter()
-            .any(|algorithm| entity.verify_signature(*algorithm, message, signature).is_ok())
+        let mut algorithms = self.usable.iter().filter_map(|place| ALGORITHMS.get(*place));
+        algorithms.any(|algorithm| entity.verify_signature(*algorithm, message, signature).is_ok())
+            || self.verifies_hashed(message, signature)
+    }
+
+    /// Whether it is a signature with Ed25519ph, as cosign makes them since version 2.6.
+    fn verifies_hashed(&self, message: &[u8], signature: &[u8]) -> bool {
+        let key = self.spki.as_ref().strip_prefix(&ED25519).and_then(|key| VerifyingKey::try_from(key).ok());
+        let (Some(key), Ok(signature)) = (key, Signature::from_slice(signature)) else { return false };
+        key.verify_prehashed_strict(Sha512::new_with_prefix(message), None, &signature).is_ok()
     }
 
     /// Whether it is the same key under another name.

@@ -277,6 +277,14 @@ impl Rule {
         self.images.iter().any(|pattern| is_for(pattern, reference))
     }
 
+    /// A rule for all images.
+    #[cfg(test)]
+    pub(super) fn for_tests(keys: Vec<PublicKey>) -> Self {
+        let images = vec!["*".parse().unwrap()];
+        let (require, annotations, signed_as) = (Require::Any, BTreeMap::new(), vec![]);
+        Self { number: 1, images, keys, require, annotations, signed_as, allow: false }
+    }
+
     /// The name of the rule for messages.
     pub(super) fn name(&self) -> String {
         let pattern = self.images.first().map(Pattern::written).unwrap_or_default();
