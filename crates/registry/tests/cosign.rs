@@ -91,6 +91,19 @@ impl Bench {
         images.metadata(&Name::new(image)).await.unwrap().resolved().to_owned()
     }
 
+    /// Gives what has a tag another one, byte for byte.
+    fn tag(&self, name: &str, from: &str, to: &str) {
+        let url = |tag: &str| format!("http://localhost:{}/v2/{name}/manifests/{tag}", self.registry.port);
+        let kinds = ["application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json"];
+        let accept = format!("Accept: {}", kinds.join(", "));
+        let manifest = run(Command::new("curl").args(["-sSf", "-H", &accept]).arg(url(from)));
+        let kind = kinds.iter().find(|kind| manifest.contains(&format!("\"mediaType\":\"{kind}\""))).unwrap();
+        let put = format!("Content-Type: {kind}");
+        run(Command::new("curl")
+            .args(["-sSf", "-X", "PUT", "-H", &put, "--data-binary", &manifest])
+            .arg(url(to)));
+    }
+
     fn copy(&self, from: &str, to: &str) {
         let port = self.registry.port;
         let name = |path: &str| format!("docker://127.0.0.1:{port}/{path}");
@@ -151,18 +164,17 @@ async fn what_cosign_signs_is_verified_and_nothing_else() {
             let other = bench.registry.push(&Image::named("other"), &format!("{name}:v2"));
             let tag = |digest: &str| digest.replace(':', "-") + if version == "v2" { ".sig" } else { "" };
             let (from, to) = (tag(&digest), tag(&bench.digest(&other).await));
-            bench.copy(&format!("{name}:{from}"), &format!("{name}:{to}"));
+            bench.tag(&name, &from, &to);
             let text = refused(bench.verify(&other, &rule(&[key])).await);
             assert!(text.contains(&format!("for another digest, `{digest}`")), "{name}: {text}");
 
-            // The image with its signature in another repository. A bundle does not name one: the same bytes are signed.
-            bench.copy(&format!("{name}:v1"), &format!("{name}-copy:v1"));
-            bench.copy(&format!("{name}:{from}"), &format!("{name}-copy:{from}"));
-            let verdict =
-                bench.verify(&bench.registry.image(&format!("{name}-copy:v1")), &rule(&[key])).await;
-            match version {
-                "v2" => assert!(refused(verdict).contains("for another repository, `localhost:"), "{name}"),
-                _ => verdict.unwrap(),
+            // The image with its signature in another repository. A bundle names none.
+            if version == "v2" {
+                bench.copy(&format!("{name}:v1"), &format!("{name}-copy:v1"));
+                bench.copy(&format!("{name}:{from}"), &format!("{name}-copy:{from}"));
+                let copy = bench.registry.image(&format!("{name}-copy:v1"));
+                let text = refused(bench.verify(&copy, &rule(&[key])).await);
+                assert!(text.contains("for another repository, `localhost:"), "{name}: {text}");
             }
         }
     }
