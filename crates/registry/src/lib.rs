@@ -17,6 +17,8 @@ mod manifest;
 mod metadata;
 mod network;
 mod observe;
+#[doc(hidden)]
+pub mod parsing;
 mod platform;
 mod pull_secret;
 mod realm;
