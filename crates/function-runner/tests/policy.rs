@@ -13,7 +13,7 @@ use tonic::transport::Endpoint;
 
 mod support;
 
-use support::{Functions, details, evaluate, output};
+use support::{Called as _, Functions, details, evaluate, output};
 
 const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems: []\n";
 

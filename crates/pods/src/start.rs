@@ -118,7 +118,7 @@ impl Starter {
             cause: Cause::Image,
             text: format!("unable to get the entrypoint for {requested}: {error}"),
         })?;
-        self.images.verify(&job.image).await.map_err(|error| match error {
+        self.images.verify_metadata(&job.image, &metadata).await.map_err(|error| match error {
             Unverified::Refused { rule, reason } => {
                 let error = RunError::Refused { rule, reason };
                 Failure::lasting(Cause::Image, error.describe(requested))

@@ -94,6 +94,15 @@ impl Images {
     /// Whether an image is signed as [`Settings::signatures`] wants: the digest that its name resolves to now. Each digest
     /// is verified once a version of the policy; callers that come meanwhile wait.
     pub async fn verify(&self, image: &Image) -> Result<(), Unverified> {
+        self.verify_digest(image, None).await
+    }
+
+    /// The same for a digest that the caller is about to run: a tag may move between two questions.
+    pub async fn verify_metadata(&self, image: &Image, metadata: &Arc<Metadata>) -> Result<(), Unverified> {
+        self.verify_digest(image, Some(metadata)).await
+    }
+
+    async fn verify_digest(&self, image: &Image, known: Option<&Arc<Metadata>>) -> Result<(), Unverified> {
         let Some(policy) = &self.shared.settings.signatures else { return Ok(()) };
         let policy = policy.current();
         let reference = parse(image).map_err(Unverified::Registry)?;
@@ -105,7 +114,10 @@ impl Images {
                 return Err(Unverified::Refused { rule: "--verify-images".to_owned(), reason });
             }
         };
-        let metadata = self.metadata(image).await.map_err(Unverified::Registry)?;
+        let metadata = match known {
+            Some(metadata) => Arc::clone(metadata),
+            None => self.metadata(image).await.map_err(Unverified::Registry)?,
+        };
         let (version, digest) = (policy.version, metadata.resolved().to_owned());
         let key = verdicts::Key { version, image: image.full_name().to_owned(), digest };
         let work = async || {

@@ -7,7 +7,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
 use crate::Settings;
-use crate::network::{self, Forbidden, Resolver, address, split_port};
+use crate::network::{self, Forbidden, Reach, Resolver, address, split_port};
 use crate::stamp::Stamp;
 use crate::tls;
 
@@ -139,6 +139,10 @@ impl Clients {
         let host = bare_host(url);
         if let Some(address) = address(host) {
             pair.resolver.check(host, address)?;
+        }
+        // The resolver lets the names of proxies pass, which may be private: they are not registries.
+        if !private && pair.resolver.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(host)) {
+            return Err(Forbidden { host: host.to_owned(), reach: Reach::Private });
         }
         Ok(if is_loopback(host) { &pair.direct } else { &pair.by_proxy })
     }
