@@ -57,7 +57,7 @@ async fn a_refused_image_reaches_no_runtime() {
     assert!(!mark.exists(), "a refused function ran");
     // Without the policy the same function does run.
     let open = functions.serve(&[]);
-    assert!(evaluate(&open.client(), "short:v1", LIST).await.is_ok() && mark.exists());
+    assert!(evaluate(&open.client(), "docker.io/library/short:v1", LIST).await.is_ok() && mark.exists());
 }
 
 #[tokio::test]

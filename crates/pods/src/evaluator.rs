@@ -207,17 +207,7 @@ impl PodEvaluator {
             Some(deadline) => timeout_at(deadline, verified).await.map_err(|_| RunError::TimedOut)?,
             None => verified.await,
         };
-        verified.map_err(|error| match error {
-            Unverified::Refused { rule, reason } => RunError::Refused { rule, reason },
-            Unverified::Registry(error) => RunError::NoInstance {
-                code: if error.may_pass() {
-                    loggia_function::Code::Unavailable
-                } else {
-                    loggia_function::Code::Internal
-                },
-                reason: format!("unable to verify the signature of {}: {error}", image.name()),
-            },
-        })
+        verified.map_err(|error| unverified(image, error))
     }
 
     async fn permit(&self, call: &Call, image: &Image) -> Result<Permit, RunError> {
@@ -235,6 +225,18 @@ impl PodEvaluator {
                 Refusal::NoInstance(failure) => failure.text.clone(),
             },
         })
+    }
+}
+
+/// What a caller gets whose image is not signed as wanted, or whose registry does not say.
+fn unverified(image: &Image, error: Unverified) -> RunError {
+    use loggia_function::Code::{Internal, Unavailable};
+    match error {
+        Unverified::Refused { rule, reason } => RunError::Refused { rule, reason },
+        Unverified::Registry(error) => RunError::NoInstance {
+            code: if error.may_pass() { Unavailable } else { Internal },
+            reason: format!("unable to verify the signature of {}: {error}", image.name()),
+        },
     }
 }
 
@@ -316,5 +318,35 @@ mod tests {
         assert_eq!(Retry::after(&CallError::Final(Status::internal("exit status 1"))), Retry::No);
         let timed_out = loggia_grpc::status::of_error("x", &RunError::TimedOut);
         assert_eq!(Retry::after(&CallError::Final(timed_out)), Retry::No);
+    }
+
+    #[tokio::test]
+    async fn an_image_that_is_not_signed_is_refused_with_the_rule() {
+        use loggia_registry::{Settings, SignaturePolicy};
+        use loggia_testing::registry::signer::Signer;
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("policy.yaml");
+        let key = serde_json::json!(Signer::new().pem);
+        let rules = format!("default: deny\nrules:\n- images: [\"127.0.0.1:1/*\"]\n  keys: [{key}]\n");
+        std::fs::write(&policy, rules).unwrap();
+        let signatures = Some(SignaturePolicy::read(&policy).unwrap());
+        let plain_http = vec!["127.0.0.1:1".to_owned()];
+        let images = Images::new(Settings { signatures, plain_http, ..Settings::default() });
+        let ask = async |name: &str| {
+            let image = Image::new(name);
+            let error = images.verify(&image).await.unwrap_err();
+            let error = unverified(&image, error);
+            (error.code(), error.describe(name))
+        };
+        let (code, text) = ask("x.io/f:v1").await;
+        assert_eq!(code, loggia_function::Code::PermissionDenied);
+        assert!(
+            text.starts_with("function \"x.io/f:v1\" is refused by --verify-images: no rule is for"),
+            "{text}"
+        );
+        // A registry that does not answer is no permission.
+        let (code, text) = ask("127.0.0.1:1/f:v1").await;
+        assert_eq!(code, loggia_function::Code::Unavailable);
+        assert!(text.contains("unable to verify the signature of 127.0.0.1:1/f:v1: "), "{text}");
     }
 }

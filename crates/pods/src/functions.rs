@@ -142,4 +142,15 @@ mod tests {
             "a registry is asked for what is requested, and without the prefix that is Docker Hub"
         );
     }
+
+    #[test]
+    fn a_function_that_may_not_run_is_not_warmed_up() {
+        let config = CacheConfig::parse("f.yaml", b"- name: evil/f:v1\n- name: x.io/f:v1\n").unwrap();
+        let denied = vec!["docker.io/evil/*".parse().unwrap()];
+        let images = Arc::new(loggia_function::policy::ImagePolicy { denied, ..Default::default() });
+        let functions = Functions::of(&config, &Settings { images, ..crate::fake::settings() });
+        let listed: Vec<_> = functions.listed.iter().map(Image::full_name).collect();
+        assert_eq!(listed, ["x.io/f:v1"]);
+        assert_eq!(functions.limits.len(), 1);
+    }
 }

@@ -19,10 +19,10 @@ use loggia_function::image::is_sha256;
 
 /// The limit that registries have for manifests.
 const MAX_MANIFEST: usize = 4 << 20;
-const MAX_CONFIG: usize = 8 << 20;
+const MAX_CONFIG: usize = 4 << 20;
 
-/// How many images are fetched at once; others wait within their time.
-const AT_ONCE: usize = 16;
+/// How many images are fetched at once; others wait within their time. Each may hold an answer of some megabytes.
+const AT_ONCE: usize = 64;
 
 /// How deep indexes may be nested.
 const MAX_DEPTH: usize = 3;
