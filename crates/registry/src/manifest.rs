@@ -302,7 +302,7 @@ mod tests {
         let Manifest::Index { manifests } = Manifest::parse(long.as_bytes(), "").unwrap() else { panic!() };
         let (_, text) = choose(&manifests, &Platform::amd64()).unwrap_err();
         assert!(text.len() < 300 && !text.contains('\u{1b}'), "{text}");
-        assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+        assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
     }
 
     #[test]

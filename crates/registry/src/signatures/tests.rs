@@ -101,7 +101,7 @@ fn hostile_signatures_are_flaws_and_no_more() {
         vec![r#"{"sig": "AAAA"}"#; 10_000].join(",")
     );
     assert!(bundle::parse(many.as_bytes()).is_err());
-    assert!(begin.elapsed().as_secs() < 5);
+    assert!(begin.elapsed().as_secs() < 30);
 }
 
 #[test]

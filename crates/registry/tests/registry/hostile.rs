@@ -123,7 +123,7 @@ async fn nothing_in_a_private_network_is_asked_that_is_not_configured() {
         assert_eq!(error.kind(), Kind::NotAllowed, "{error}");
         assert!(error.to_string().contains("never asked"), "{error}");
     }
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < Duration::from_secs(20));
 
     // By name, by network, as a registry without TLS.
     let listed = |text: &str| Settings {
@@ -201,7 +201,7 @@ async fn an_answer_that_drips_ends_in_time() {
     let error = ask(Settings { timeouts, ..settings() }, &format!("{}/fn:v1", registry.host())).await;
     assert_eq!(error.kind(), Kind::TimedOut);
     assert!(error.to_string().contains("--registry-timeout"), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test]
@@ -265,6 +265,6 @@ async fn a_file_with_credentials_that_is_none_is_refused_at_once() {
             }
             None => assert_eq!(error.kind(), Kind::Unauthorized, "{error}"),
         }
-        assert!(begin.elapsed() < Duration::from_secs(5), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(20), "{error}");
     }
 }

@@ -50,7 +50,9 @@ fn differs_on_purpose(text: &str, ours: &Parts, theirs: &Parts) -> bool {
                 || host.split('.').any(|label| !label.starts_with(end) || !label.ends_with(end))
                 || host.bytes().any(|b| !b.is_ascii_alphanumeric() && !b"-.".contains(&b))
                 || host.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()))
-                || registry.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_err())
+                || registry
+                    .rsplit_once(':')
+                    .is_some_and(|(_, port)| port.parse::<u16>().is_err() || port.starts_with('0'))
                 || tag.starts_with(['.', '-'])
                 || name.rsplit_once(':').is_some_and(|(_, tag)| tag.starts_with(['.', '-']))
                 || name.is_empty()
