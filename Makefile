@@ -133,6 +133,27 @@ else
 	@$(MAKE) $(ORACLE)/functions build
 endif
 
+# Releases of cosign, by which tests hold our verification of signatures against. Built once each.
+COSIGN := $(CACHE)/cosign
+$(COSIGN)/v2/cosign: VERSION := v2/cmd/cosign@v2.6.5
+$(COSIGN)/v3/cosign: VERSION := v3/cmd/cosign@v3.1.3
+$(COSIGN)/%/cosign:
+	@mkdir -p $(@D)
+	CGO_ENABLED=0 GOFLAGS=-mod=mod GOBIN=$(@D) go install -trimpath -ldflags=-s github.com/sigstore/cosign/$(VERSION)
+
+.PHONY: deep
+deep: packages ## What takes long to build or to run: signatures of cosign itself, at a real registry.
+ifeq ($(GO),)
+	@e2e/missing cosign "Go is not installed, so signatures are tested on recorded ones only"
+else
+	@$(MAKE) -s $(COSIGN)/v2/cosign $(COSIGN)/v3/cosign
+	LOGGIA_COSIGN=$(COSIGN) $(CARGO) test --locked -p loggia-registry --test cosign -- --ignored --skip record
+endif
+
+.PHONY: deep-record
+deep-record: packages $(COSIGN)/v2/cosign $(COSIGN)/v3/cosign ## Record signatures of cosign for the tests that run without it.
+	LOGGIA_COSIGN=$(COSIGN) $(CARGO) test --locked -p loggia-registry --test cosign -- --ignored record
+
 .PHONY: packages
 packages: ## The registry and skopeo of Debian, which tests talk to; installed if missing and we may.
 	@e2e/registry/install

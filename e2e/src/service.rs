@@ -127,6 +127,7 @@ fn command(program: &Path, wrapper: &str, namespace: &Namespace, runner: &Runner
     command
         .arg("--pod-cache-config=")
         .arg(format!("--pod-namespace={}", namespace.name))
+        .arg("--private-registries=registry.localhost,registry.test,localhost")
         .arg(format!("--kubeconfig={}", runner.kubeconfig.display()))
         .env("WRAPPER_SERVER_IMAGE", wrapper)
         .env_remove("KUBECONFIG");

@@ -2,13 +2,16 @@
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use loggia_function::image::{ImageError, check_prefix};
+use loggia_function::policy::{ImagePolicy, InvalidPattern};
 use loggia_go::flag;
 use loggia_go::klog::Format;
 use loggia_grpc::tls::{NamesError, ServerFiles};
+use loggia_registry::InvalidPrivateRegistry;
 use loggia_runtimes::SchemaFolders;
 use loggia_telemetry::Environment;
 use loggia_telemetry::environment::Traces;
@@ -20,10 +23,12 @@ use crate::flags::{ExecFlags, Flags, LogFlags, ServiceFlags};
 mod limits;
 mod memory;
 mod pods;
+mod policy;
 
 pub(crate) use limits::LimitConfig;
 pub(crate) use memory::MemoryBudget;
 pub(crate) use pods::PodConfig;
+pub(crate) use policy::PolicyConfig;
 
 /// Where Kubernetes puts the token of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -55,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) access: Option<PathBuf>,
     /// What built-in functions may read.
     pub(crate) schemas: SchemaFolders,
+    /// Which images may run.
+    pub(crate) images: Arc<ImagePolicy>,
 }
 
 /// How exec functions run.
@@ -91,6 +98,8 @@ pub(crate) struct Surroundings {
     pub(crate) push: Option<Settings>,
     /// How they want traces to be sent.
     pub(crate) traces: Option<Traces>,
+    /// What `LOGGIA_PRIVATE_REGISTRIES` says, for manifests whose flags are those of Porch.
+    pub(crate) private_registries: Option<String>,
     /// What `/etc/resolv.conf` says.
     pub(crate) resolv_conf: String,
 }
@@ -127,6 +136,10 @@ pub(crate) enum UsageError {
     UnknownRuntime(String),
     #[error("--default-image-prefix")]
     ImagePrefix(#[source] ImageError),
+    #[error("--{flag}: {source}")]
+    Pattern { flag: &'static str, source: InvalidPattern },
+    #[error("--private-registries: {0}")]
+    PrivateRegistry(InvalidPrivateRegistry),
     #[error(transparent)]
     ServerTls(#[from] NamesError),
     #[error("{flag}: function pods speak TLS only with a certificate; add --pod-tls-secret")]
@@ -158,6 +171,7 @@ impl Surroundings {
             metrics,
             push,
             traces,
+            private_registries: set("LOGGIA_PRIVATE_REGISTRIES"),
             resolv_conf: std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
         })
     }
@@ -168,7 +182,18 @@ impl Surroundings {
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
-        let Flags { service, limits, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
+        let Flags {
+            service,
+            limits,
+            log: _,
+            exec,
+            pods: _,
+            pod_tls: _,
+            registries: _,
+            policy,
+            given,
+            leftover,
+        } = flags;
         let ServiceFlags {
             port,
             disable_runtimes,
@@ -198,8 +223,9 @@ impl Config {
         // Outside of packages short names get the prefix only if the flag was given.
         let image_prefix = Some(catalog.clone())
             .filter(|prefix| given.contains("default-image-prefix") && !prefix.is_empty());
+        let policy = PolicyConfig::resolve(policy)?;
         let pods = if enabled(Runtime::Pod) {
-            PodConfig::resolve(flags, surroundings, message_limit, image_prefix.clone())?
+            PodConfig::resolve(flags, surroundings, message_limit, image_prefix.clone(), &policy)?
         } else {
             None
         };
@@ -220,6 +246,7 @@ impl Config {
             access: named(access_config).map(PathBuf::from),
             schemas: SchemaFolders::new(schema_folder.iter().map(PathBuf::from))
                 .context("--schema-folder")?,
+            images: policy.images,
         })
     }
 }

@@ -132,6 +132,23 @@ loggia_go::flags! {
             "How long a registry may take to tell about an image, repetitions included.";
         plain_http_registries: String,
             "Registries without TLS, each host or host:port, separated by commas; none is sent credentials.";
+        private_registries: String,
+            "Registries that may be in a private network or on this machine, separated by commas: host, host:port, \
+             *.domain, or a network such as 10.0.0.0/8.";
+        registry_realms: String,
+            "Hosts of token services that may get the credentials of registries of another owner, separated by commas.";
+    }
+
+    /// Which images may run.
+    pub(crate) struct PolicyFlags {
+        allowed_images: Vec<String>,
+            "Patterns of the images that may run, such as ghcr.io/org/*, separated by commas; may be given several times; \
+             empty for all.";
+        denied_images: Vec<String>,
+            "Patterns of images that may not run, separated by commas; may be given several times.";
+        require_digest: bool, "Run only images that are named by their digest.";
+        verify_images: String,
+            "The file that says which images of function pods must be signed with which keys; empty for none.";
     }
 }
 
@@ -145,6 +162,7 @@ pub(crate) struct Flags {
     pub(crate) pods: PodFlags,
     pub(crate) pod_tls: PodTlsFlags,
     pub(crate) registries: RegistryFlags,
+    pub(crate) policy: PolicyFlags,
     /// The names of the flags that were given.
     pub(crate) given: BTreeSet<&'static str>,
     /// Words that belong to no flag.
@@ -161,9 +179,10 @@ impl Flags {
     }
 
     fn set(&mut self) -> FlagSet<'_> {
-        let Self { service, limits, log, exec, pods, pod_tls, registries, given: _, leftover: _ } = self;
+        let Self { service, limits, log, exec, pods, pod_tls, registries, policy, given: _, leftover: _ } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
-        set.table(service).table(limits).table(log).table(exec).table(pods).table(pod_tls).table(registries)
+        let set = set.table(service).table(limits).table(log).table(exec);
+        set.table(pods).table(pod_tls).table(registries).table(policy)
     }
 }
 
@@ -207,7 +226,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 56);
+        assert_eq!(listed.len(), 62);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

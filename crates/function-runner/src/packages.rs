@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use loggia_function::policy::Allowed;
 use loggia_function::{Chain, Observed};
 use loggia_grpc::Lifecycle;
 use loggia_packages::service::PackageService;
@@ -10,7 +11,7 @@ use loggia_telemetry::Telemetry;
 
 /// A service that runs functions as calls to the evaluator do.
 pub(crate) fn service(
-    runtime: Chain,
+    runtime: Allowed<Chain>,
     telemetry: Telemetry,
     image_prefix: String,
     lifecycle: &Lifecycle,

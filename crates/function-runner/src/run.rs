@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use loggia_access::Access;
+use loggia_function::policy::Allowed;
 use loggia_function::{Chain, Runtime};
 use loggia_grpc::run::{self, Signals};
 use loggia_grpc::server::{self, Routes};
@@ -46,6 +47,7 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         tls,
         access,
         schemas,
+        images,
     } = config;
     let LimitConfig { budget, limits, address, reflection, package_service } = limits;
     info!("Memory budget: {budget}; at most {} connections", limits.connections);
@@ -116,14 +118,19 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         pods: pool,
         messages: Some(limits.memory.clone()),
     });
+    if !images.is_empty() {
+        info!("Only some images may run: --allowed-images, --denied-images and --require-digest say which");
+    }
+    let allowed = |runtime| Allowed { runtime, policy: Arc::clone(&images) };
     let mut for_packages = Chain::new(runtimes.clone());
     // Commands that a package names are never run on a server; this says so.
     for_packages.push(ExecCommand::new(false, ExecCommand::TIMEOUT));
-    let packages = packages::service(for_packages, telemetry.clone(), catalog, &lifecycle, message_limit);
+    let packages =
+        packages::service(allowed(for_packages), telemetry.clone(), catalog, &lifecycle, message_limit);
     let evaluations = Evaluations {
         image_prefix: image_prefix.map(Into::into),
         observer: Some(Arc::new(telemetry.clone())),
-        ..Evaluations::of(Arc::new(Chain::new(runtimes)))
+        ..Evaluations::of(Arc::new(allowed(Chain::new(runtimes))))
     };
     let mut routes = Routes::new(evaluations, &lifecycle, message_limit)
         .within(limits)

@@ -92,21 +92,25 @@ impl Pattern {
                 reference.digest().is_none() && reference.tag().is_some_and(|found| glob(tag, found))
             }
         };
-        tag && self.names(reference)
+        tag && glob(&self.host, &one_spelling(reference.registry())) && self.names(reference)
     }
 
-    /// Whether the image is one that the pattern denies: also if the tag that it matches comes with a digest.
+    /// Whether the image is one that the pattern denies: also if the tag that it matches comes with a digest, and on
+    /// every port of a host that the pattern names without one.
     #[must_use]
     pub fn denies(&self, reference: &Reference) -> bool {
         let tag = self.tag.as_deref();
-        tag.is_none_or(|tag| reference.tag().is_some_and(|found| glob(tag, found))) && self.names(reference)
+        let host = one_spelling(reference.registry());
+        let on_host = glob(&self.host, &host) || glob(&self.host, &one_spelling(without_port(&host)));
+        on_host
+            && tag.is_none_or(|tag| reference.tag().is_some_and(|found| glob(tag, found)))
+            && self.names(reference)
     }
 
-    /// Whether host, repository and digest match.
+    /// Whether repository and digest match.
     fn names(&self, reference: &Reference) -> bool {
         let digest = self.digest.as_deref();
-        glob(&self.host, &one_spelling(reference.registry()))
-            && glob(&self.path, reference.repository())
+        glob(&self.path, reference.repository())
             && digest.is_none_or(|digest| reference.digest().is_some_and(|found| glob(digest, found)))
     }
 }
@@ -178,6 +182,14 @@ impl fmt::Display for Pattern {
 fn one_spelling(host: &str) -> String {
     let host = host.strip_suffix(":443").unwrap_or(host);
     if DOCKER_HUB.contains(&host) { DOCKER_HUB[0].to_owned() } else { host.to_owned() }
+}
+
+/// A host without its port.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    }
 }
 
 /// Whether a text matches a pattern with `*`. It takes at most the product of both lengths.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args, Subcommand};
 use loggia_function::Image;
-use loggia_registry::{Images, Keychain, Metadata, Platform, Settings, Timeouts};
+use loggia_registry::{Images, Keychain, Metadata, Platform, PrivateRegistries, Settings, Timeouts};
 
 use crate::cli::{Format, duration};
 use crate::failure::Failure;
@@ -96,6 +96,8 @@ impl Inspect {
             keychain: Keychain::of_this_user(),
             authorities: ca.clone(),
             plain_http: registry.ok().filter(|_| *plain_http).into_iter().collect(),
+            // Whoever runs this names the image.
+            private: PrivateRegistries::Any,
             timeouts: Timeouts { total: *timeout, ..defaults.timeouts },
             ..defaults
         };

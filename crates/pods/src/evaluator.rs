@@ -8,7 +8,7 @@ use kube::Api;
 use loggia_function::{Call, FunctionRef, Knows, Outcome, RunError, Running, Runtime};
 use loggia_grpc::wire::details::{self, evaluation_error::Kind};
 use loggia_grpc::{CallError, answered};
-use loggia_registry::Images;
+use loggia_registry::{Images, Unverified};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Code, Status};
@@ -40,6 +40,7 @@ const MOST_TRIES: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct PodEvaluator {
     pool: Pool,
+    images: Images,
     warm: watch::Receiver<bool>,
 }
 
@@ -94,7 +95,7 @@ impl PodEvaluator {
         };
         let (pool, ended) = Pool::start(starter, pool_settings, templates.watch(), garbage);
         tokio::spawn(remove_all(cluster.clone(), removals));
-        let weak = pool.downgrade();
+        let (weak, verified) = (pool.downgrade(), images.clone());
         let background = async move {
             let no_services = Outages::new(None);
             tokio::join!(
@@ -127,7 +128,7 @@ impl PodEvaluator {
                 _ = ended => debug!("The pool has ended"),
             }
         });
-        Ok(Self { warm: pool.warm(), pool })
+        Ok(Self { warm: pool.warm(), pool, images: verified })
     }
 
     /// Returns once the warm-up is over: each listed function has an instance, or could not get one.
@@ -146,6 +147,7 @@ impl PodEvaluator {
     async fn evaluate(&self, call: &Call) -> Result<Outcome, RunError> {
         let image = call.function.image().ok_or_else(RunError::not_found)?;
         image.reference().map_err(RunError::InvalidImage)?;
+        self.verify(call, image).await?;
         let begin = Instant::now();
         let mut broke = false;
         let mut tries = 0;
@@ -197,6 +199,17 @@ impl PodEvaluator {
         }
     }
 
+    /// Verifies the signature of the image, also if pods of it run: the policy may have changed since they started. What
+    /// is known already costs next to nothing.
+    async fn verify(&self, call: &Call, image: &Image) -> Result<(), RunError> {
+        let verified = Box::pin(self.images.verify(image));
+        let verified = match call.budget.deadline {
+            Some(deadline) => timeout_at(deadline, verified).await.map_err(|_| RunError::TimedOut)?,
+            None => verified.await,
+        };
+        verified.map_err(|error| unverified(image, error))
+    }
+
     async fn permit(&self, call: &Call, image: &Image) -> Result<Permit, RunError> {
         let permit = self.pool.permit(image.clone());
         let answer = match call.budget.deadline {
@@ -212,6 +225,18 @@ impl PodEvaluator {
                 Refusal::NoInstance(failure) => failure.text.clone(),
             },
         })
+    }
+}
+
+/// What a caller gets whose image is not signed as wanted, or whose registry does not say.
+fn unverified(image: &Image, error: Unverified) -> RunError {
+    use loggia_function::Code::{Internal, Unavailable};
+    match error {
+        Unverified::Refused { rule, reason } => RunError::Refused { rule, reason },
+        Unverified::Registry(error) => RunError::NoInstance {
+            code: if error.may_pass() { Unavailable } else { Internal },
+            reason: format!("unable to verify the signature of {}: {error}", image.name()),
+        },
     }
 }
 
@@ -293,5 +318,35 @@ mod tests {
         assert_eq!(Retry::after(&CallError::Final(Status::internal("exit status 1"))), Retry::No);
         let timed_out = loggia_grpc::status::of_error("x", &RunError::TimedOut);
         assert_eq!(Retry::after(&CallError::Final(timed_out)), Retry::No);
+    }
+
+    #[tokio::test]
+    async fn an_image_that_is_not_signed_is_refused_with_the_rule() {
+        use loggia_registry::{Settings, SignaturePolicy};
+        use loggia_testing::registry::signer::Signer;
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("policy.yaml");
+        let key = serde_json::json!(Signer::new().pem);
+        let rules = format!("default: deny\nrules:\n- images: [\"127.0.0.1:1/*\"]\n  keys: [{key}]\n");
+        std::fs::write(&policy, rules).unwrap();
+        let signatures = Some(SignaturePolicy::read(&policy).unwrap());
+        let plain_http = vec!["127.0.0.1:1".to_owned()];
+        let images = Images::new(Settings { signatures, plain_http, ..Settings::default() });
+        let ask = async |name: &str| {
+            let image = Image::new(name);
+            let error = images.verify(&image).await.unwrap_err();
+            let error = unverified(&image, error);
+            (error.code(), error.describe(name))
+        };
+        let (code, text) = ask("x.io/f:v1").await;
+        assert_eq!(code, loggia_function::Code::PermissionDenied);
+        assert!(
+            text.starts_with("function \"x.io/f:v1\" is refused by --verify-images: no rule is for"),
+            "{text}"
+        );
+        // A registry that does not answer is no permission.
+        let (code, text) = ask("127.0.0.1:1/f:v1").await;
+        assert_eq!(code, loggia_function::Code::Unavailable);
+        assert!(text.contains("unable to verify the signature of 127.0.0.1:1/f:v1: "), "{text}");
     }
 }

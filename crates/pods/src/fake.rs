@@ -61,6 +61,7 @@ pub(crate) fn settings() -> Settings {
         cluster_domain: "cluster.local".to_owned(),
         pull_secret: "auth-secret".to_owned(),
         image_prefix: None,
+        images: Arc::default(),
         tls: None,
         owner: "us.1".to_owned(),
     }

@@ -59,6 +59,10 @@ impl Functions {
                 warn!("pod cache config: `{}` is not an image; its entry is ignored", entry.name);
                 continue;
             };
+            if let Err(error) = settings.images.check(&image) {
+                warn!("pod cache config: {}; its entry is ignored", error.describe(&entry.name));
+                continue;
+            }
             let defaults = default_limits(settings);
             let limits = Limits {
                 max_waitlist_length: entry.max_waitlist_length.unwrap_or(defaults.max_waitlist_length),
@@ -137,5 +141,16 @@ mod tests {
             [("r.io/fns/set-labels:v1", "r.io/fns/set-labels:v1"), ("x.io/f:v1", "x.io/f:v1")],
             "a registry is asked for what is requested, and without the prefix that is Docker Hub"
         );
+    }
+
+    #[test]
+    fn a_function_that_may_not_run_is_not_warmed_up() {
+        let config = CacheConfig::parse("f.yaml", b"- name: evil/f:v1\n- name: x.io/f:v1\n").unwrap();
+        let denied = vec!["docker.io/evil/*".parse().unwrap()];
+        let images = Arc::new(loggia_function::policy::ImagePolicy { denied, ..Default::default() });
+        let functions = Functions::of(&config, &Settings { images, ..crate::fake::settings() });
+        let listed: Vec<_> = functions.listed.iter().map(Image::full_name).collect();
+        assert_eq!(listed, ["x.io/f:v1"]);
+        assert_eq!(functions.limits.len(), 1);
     }
 }

@@ -1,8 +1,10 @@
 //! What an installation configures about function pods.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use loggia_function::policy::ImagePolicy;
 use loggia_grpc::tls::ClientFiles;
 
 pub use crate::template::PodSecurity;
@@ -45,6 +47,8 @@ pub struct Settings {
     pub pull_secret: String,
     /// The prefix of image names without a slash.
     pub image_prefix: Option<String>,
+    /// Which images may run.
+    pub images: Arc<ImagePolicy>,
     /// How pods are reached over TLS; without it, without TLS.
     pub tls: Option<PodTls>,
     /// The name of this replica, unique over replicas and restarts.

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use loggia_function::RunError;
 use loggia_grpc::Client;
 use loggia_grpc::tls::{self, ClientTls};
-use loggia_registry::{Images, Metadata};
+use loggia_registry::{Images, Metadata, Unverified};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
@@ -116,6 +117,17 @@ impl Starter {
             kind: if error.may_pass() { FailureKind::Passing } else { FailureKind::Lasting },
             cause: Cause::Image,
             text: format!("unable to get the entrypoint for {requested}: {error}"),
+        })?;
+        self.images.verify_metadata(&job.image, &metadata).await.map_err(|error| match error {
+            Unverified::Refused { rule, reason } => {
+                let error = RunError::Refused { rule, reason };
+                Failure::lasting(Cause::Image, error.describe(requested))
+            }
+            Unverified::Registry(error) => Failure {
+                kind: if error.may_pass() { FailureKind::Passing } else { FailureKind::Lasting },
+                cause: Cause::Image,
+                text: format!("unable to verify the signature of {requested}: {error}"),
+            },
         })?;
         progress.reached(Phase::Metadata);
         if self.images.needs_pull_secret(&job.image) {

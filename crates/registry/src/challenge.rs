@@ -2,6 +2,9 @@
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
+/// The longest realm or service that is taken.
+const MAX_PARAMETER: usize = 2048;
+
 /// The authorization that a registry asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
@@ -36,9 +39,10 @@ fn parse(header: &str) -> Vec<Challenge> {
         if scheme.eq_ignore_ascii_case("basic") {
             challenges.push(Challenge::Basic);
         } else if scheme.eq_ignore_ascii_case("bearer")
-            && let Some(realm) = take("realm")
+            && let Some(realm) = take("realm").filter(|realm| realm.len() <= MAX_PARAMETER)
         {
-            challenges.push(Challenge::Bearer { realm, service: take("service") });
+            let service = take("service").filter(|service| service.len() <= MAX_PARAMETER);
+            challenges.push(Challenge::Bearer { realm, service });
         }
         parameters.clear();
     };

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Method, Response, StatusCode, Url};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
@@ -14,16 +13,16 @@ use crate::challenge::Challenge;
 use crate::credentials::Credentials;
 use crate::error::Step;
 use crate::request::{Fetch, RegistryRequest, RegistryResponse};
-use crate::request_error::{self, RequestError};
+use crate::request_error::{self, Quote, RequestError};
 use crate::token::Tokens;
-use crate::transport::{Clients, PlainHttp, Transport, may_carry_credentials, shown};
+use crate::transport::{Clients, PlainHttp, Transport, shown};
 use crate::{Error, Kind, Settings, retry};
 
 mod authorization;
+mod follow;
 
 use authorization::Authorization;
-
-const MAX_REDIRECTS: usize = 5;
+use follow::Answer;
 
 /// How many bytes of an error response are read.
 const MAX_ERROR_BODY: usize = 16 << 10;
@@ -49,6 +48,8 @@ struct KnownRegistry {
     /// It answered over TLS once. From then on there is no fallback to plain HTTP, which an attacker could
     /// provoke by breaking connections.
     speaks_tls: bool,
+    /// It sent the header of the registry protocol.
+    is_registry: bool,
     /// What it answered to a request without authorization.
     challenge: Option<Challenge>,
 }
@@ -110,27 +111,30 @@ impl Client {
         let step = fetch.step();
         let known = self.known(fetch.reference.registry());
         let mut authorization = match &known.challenge {
-            Some(challenge) => self.authorize(fetch, &clients, challenge, known.plain_http).await?,
+            Some(challenge) => self.authorize(fetch, &clients, challenge).await?,
             None => None,
         };
         fetch.at(step);
-        let mut response = self.reach(fetch, &clients, request, authorization.as_ref()).await?;
-        let status = response.status();
-        if status == StatusCode::UNAUTHORIZED {
-            authorization = self.answer_challenge(fetch, &clients, &response).await?;
+        let mut answer = self.reach(fetch, &clients, request, authorization.as_ref()).await?;
+        let status = answer.response.status();
+        // What a host says that the registry sent us to is final: it is asked nothing and gets no credential.
+        if answer.redirected {
+            debug!("Answered by another host than the registry's");
+        } else if status == StatusCode::UNAUTHORIZED {
+            authorization = self.answer_challenge(fetch, &clients, &answer.response).await?;
             fetch.at(step);
             if authorization.is_some() {
-                response = self.reach(fetch, &clients, request, authorization.as_ref()).await?;
+                answer = self.reach(fetch, &clients, request, authorization.as_ref()).await?;
             }
         } else if matches!(status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) && authorization.is_none() {
             // Some registries hide private images from anonymous clients instead of sending a challenge.
             authorization = self.unchallenged(fetch).await;
             fetch.at(step);
             if authorization.is_some() {
-                response = self.reach(fetch, &clients, request, authorization.as_ref()).await?;
+                answer = self.reach(fetch, &clients, request, authorization.as_ref()).await?;
             }
         }
-        self.read(fetch, request, response, authorization.is_some()).await
+        self.read(fetch, request, answer, authorization.is_some()).await
     }
 
     /// Sends a request to the registry, over TLS or as plain HTTP.
@@ -157,7 +161,7 @@ impl Client {
         clients: &Clients,
         request: RegistryRequest<'_>,
         authorization: Option<&Authorization>,
-    ) -> Result<Response, RequestError> {
+    ) -> Result<Answer, RequestError> {
         let registry = fetch.reference.registry();
         let known = self.known(registry);
         let allowed = match self.transport.plain_http(registry) {
@@ -183,108 +187,77 @@ impl Client {
             }
         }
         match send("https").await {
-            Ok(response) => {
+            Ok(answer) => {
                 if !known.speaks_tls {
                     self.learn(registry, |known| known.speaks_tls = true);
                 }
-                Ok(response)
+                Ok(answer)
             }
             Err(RequestError::NoTls(error)) if allowed == PlainHttp::Fallback => {
                 debug!("Trying without TLS: {error}");
-                let response = send("http").await?;
-                if is_bad_request(&response) {
+                let answer = send("http").await?;
+                if is_bad_request(&answer) {
                     return Err(RequestError::NoTls(error));
                 }
                 info!("The registry {registry} does not speak TLS: it is asked in the clear");
                 self.learn(registry, |known| known.plain_http = true);
-                Ok(response)
+                Ok(answer)
             }
             failed => failed,
         }
     }
 
+    /// The URL of a registry's API, made of segments: what is part of a name stays one.
     fn url(&self, fetch: &Fetch<'_>, scheme: &str, path: &str) -> Result<Url, RequestError> {
         // Docker Hub serves its API on another host than the one in references.
         let host = match fetch.reference.registry() {
             "index.docker.io" => "registry-1.docker.io",
             other => other,
         };
-        let text = format!("{scheme}://{host}/v2/{}/{path}", fetch.reference.repository());
-        text.parse().map_err(|error| {
-            let observed = format!("`{host}` is no address: {error}");
+        let repository = fetch.reference.repository();
+        let path = format!("/v2/{repository}/{path}");
+        let built = Url::parse(&format!("{scheme}://{host}/")).ok().and_then(|mut url| {
+            let (path, query) =
+                path.split_once('?').map_or((path.as_str(), None), |(path, query)| (path, Some(query)));
+            url.path_segments_mut().ok()?.clear().extend(path.split('/').skip(1));
+            url.set_query(query);
+            (url.path() == path && url.host().is_some()).then_some(url)
+        });
+        built.ok_or_else(|| {
+            let observed = format!("`{host}` is not the address of a registry");
             RequestError::Final(fetch.error(Kind::InvalidReference, observed, ""))
         })
-    }
-
-    /// Sends a request and follows redirects. The authorization is not sent to another origin, and a redirect
-    /// from https to http is refused.
-    async fn follow(
-        &self,
-        fetch: &Fetch<'_>,
-        clients: &Clients,
-        method: &Method,
-        first: Url,
-        accept: &'static str,
-        authorization: Option<&Authorization>,
-    ) -> Result<Response, RequestError> {
-        let mut url = first.clone();
-        for _ in 0..=MAX_REDIRECTS {
-            let mut request = clients.for_url(&url).request(method.clone(), url.clone());
-            request = request.header(ACCEPT, HeaderValue::from_static(accept));
-            if let Some(authorization) = authorization.filter(|_| url.origin() == first.origin()) {
-                if !may_carry_credentials(&url) {
-                    return Err(RequestError::Final(credentials_need_tls(fetch, &url)));
-                }
-                request = request.header(AUTHORIZATION, authorization.header(fetch)?);
-            }
-            debug!(%method, url = shown(&url), "Asking");
-            let response =
-                self.send(&url, request).await.map_err(|error| request_error::of_transport(fetch, &error))?;
-            debug!(status = response.status().as_u16(), "Answered");
-            if !response.status().is_redirection() {
-                return Ok(response);
-            }
-            let target = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-            let target = target.and_then(|location| url.join(location).ok()).filter(Url::has_host);
-            let malformed =
-                |observed: String| RequestError::Final(fetch.error(Kind::Malformed, observed, ""));
-            let target = target.ok_or_else(|| malformed("the registry sends us on to nowhere".to_owned()))?;
-            if target.scheme() != "https" && (url.scheme() == "https" || target.scheme() != "http") {
-                return Err(malformed(format!(
-                    "the registry sends us from TLS into the clear, to {}",
-                    shown(&target)
-                )));
-            }
-            url = target;
-        }
-        let observed = format!("the registry sends us on more than {MAX_REDIRECTS} times");
-        Err(RequestError::Final(fetch.error(Kind::Malformed, observed, "")))
-    }
-
-    /// Sends one request and reports it to the observer.
-    async fn send(&self, url: &Url, request: RequestBuilder) -> reqwest::Result<Response> {
-        let begin = Instant::now();
-        let sent = request.send().await;
-        if let Some(observer) = &self.settings.observer {
-            let code = sent.as_ref().ok().map(|response| response.status().as_u16());
-            // Without user and password, which may precede an `@`.
-            let host = url.authority().rsplit('@').next().unwrap_or_default();
-            observer.asked(host, code, begin.elapsed());
-        }
-        sent
     }
 
     async fn read(
         &self,
         fetch: &Fetch<'_>,
         request: RegistryRequest<'_>,
-        response: Response,
+        answer: Answer,
         authorized: bool,
     ) -> Result<RegistryResponse, RequestError> {
+        let Answer { response, redirected } = answer;
         if *request.method == Method::HEAD && response.status().is_success() {
             return Ok(RegistryResponse::head(&response));
         }
-        self.read_body(fetch, response, request.limit, authorized).await
+        let quote = match redirected {
+            true => Quote::Nothing,
+            false if self.is_registry(fetch, &response) => Quote::Registry,
+            false => Quote::IfCoded,
+        };
+        self.read_body(fetch, response, request.limit, authorized, quote).await
+    }
+
+    /// Whether the registry's host has shown that it is one, by the header of the protocol.
+    fn is_registry(&self, fetch: &Fetch<'_>, response: &Response) -> bool {
+        let registry = fetch.reference.registry();
+        let known = self.known(registry).is_registry;
+        let version = response.headers().get("docker-distribution-api-version");
+        let says = version.is_some_and(|version| version.as_bytes().starts_with(b"registry/2"));
+        if says && !known {
+            self.learn(registry, |known| known.is_registry = true);
+        }
+        says || known
     }
 
     /// The body of a successful response, or the error that follows from the status.
@@ -294,11 +267,12 @@ impl Client {
         mut response: Response,
         limit: usize,
         authorized: bool,
+        quote: Quote,
     ) -> Result<RegistryResponse, RequestError> {
         let status = response.status();
         if !status.is_success() {
             let retry_after = retry::retry_after(response.headers(), SystemTime::now());
-            let reason = self.reason(fetch, &mut response).await;
+            let reason = self.reason(fetch, &mut response, quote).await;
             let error = request_error::of_status(fetch, status, &reason, retry_after, authorized);
             return Err(if retry::is_retryable(status) {
                 RequestError::Retryable(error, retry_after)
@@ -308,7 +282,7 @@ impl Client {
         }
         let mut read = RegistryResponse::head(&response);
         let too_large = || {
-            let observed = format!("the answer has more than {limit} bytes");
+            let observed = format!("the answer has more than {limit} bytes, which is the limit");
             RequestError::Final(fetch.error(
                 Kind::TooLarge,
                 observed,
@@ -332,15 +306,17 @@ impl Client {
     }
 
     /// The reason in the body of an error response, shortened and without credentials.
-    async fn reason(&self, fetch: &Fetch<'_>, response: &mut Response) -> String {
+    async fn reason(&self, fetch: &Fetch<'_>, response: &mut Response, quote: Quote) -> String {
         let mut body = Vec::new();
         while body.len() < MAX_ERROR_BODY {
             match response.chunk().await {
-                Ok(Some(piece)) => body.extend_from_slice(&piece),
+                Ok(Some(piece)) => {
+                    body.extend_from_slice(&piece[..piece.len().min(MAX_ERROR_BODY - body.len())])
+                }
                 _ => break,
             }
         }
-        request_error::reason(&body, fetch.proof())
+        request_error::reason(&body, quote, fetch.proof())
     }
 
     fn known(&self, registry: &str) -> KnownRegistry {
@@ -360,8 +336,8 @@ impl Client {
     }
 }
 
-fn is_bad_request(response: &Response) -> bool {
-    response.status() == StatusCode::BAD_REQUEST
+fn is_bad_request(answer: &Answer) -> bool {
+    answer.response.status() == StatusCode::BAD_REQUEST
 }
 
 fn credentials_need_tls(fetch: &Fetch<'_>, url: &Url) -> Error {

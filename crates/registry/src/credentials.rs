@@ -58,6 +58,14 @@ impl Credentials {
         Ok(None)
     }
 
+    /// Whether a file has an entry for the registry of an image. A store for all registries does not count.
+    pub(crate) fn name(&self, reference: &Reference) -> bool {
+        let files = self.settings.auth_file.iter().chain(&self.settings.keychain.files);
+        files
+            .into_iter()
+            .any(|file| matches!(DockerConfig::read(file), Ok(Some((config, _))) if config.names(reference)))
+    }
+
     async fn find_in(
         &self,
         file: &Path,

@@ -98,6 +98,10 @@ impl DockerConfig {
     pub(crate) fn read(file: &Path) -> Result<Option<(Self, Vec<u8>)>, String> {
         let shown = file.display();
         let mut bytes = Vec::new();
+        // Opening a pipe could wait forever, and a device could have no end.
+        if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+            return Err(format!("{shown} is not a regular file"));
+        }
         let read = fs::File::open(file).and_then(|opened| opened.take(MAX_FILE + 1).read_to_end(&mut bytes));
         match read {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
@@ -110,7 +114,7 @@ impl DockerConfig {
         }
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         // The parser's own message may quote the file, and with it a secret.
         serde_json::from_slice(bytes).map_err(|error| {
             let what = match error.classify() {
@@ -131,6 +135,12 @@ impl DockerConfig {
             found.push(Found::Proof { key: key.to_owned(), proof });
         }
         Ok(found)
+    }
+
+    /// Whether an entry or a helper is for the registry of an image in particular.
+    pub(crate) fn names(&self, reference: &Reference) -> bool {
+        let mut helpers = self.cred_helpers.iter().flatten();
+        self.entry(reference).is_some() || helpers.any(|(key, _)| Scope::of(key).covers(reference))
     }
 
     fn helper(&self, reference: &Reference) -> Option<Found> {

@@ -47,6 +47,8 @@ pub enum Kind {
     RegistryFailed,
     /// The registry's response does not follow the protocol, or is not what was requested.
     Malformed,
+    /// The settings of this installation do not let us ask this address.
+    NotAllowed,
     /// The registry's response exceeds the limit.
     TooLarge,
     /// The index has no image for the platform.
@@ -63,6 +65,7 @@ pub enum Step {
     Token,
     Manifest,
     Config,
+    Signature,
 }
 
 // === impl Error ===
@@ -123,6 +126,7 @@ impl fmt::Display for Step {
             Self::Token => "asking for a token",
             Self::Manifest => "reading the manifest",
             Self::Config => "reading the config",
+            Self::Signature => "looking for signatures",
         })
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use reqwest::Method;
 use ring::digest::{SHA256, digest};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 
@@ -18,7 +19,10 @@ use loggia_function::image::is_sha256;
 
 /// The limit that registries have for manifests.
 const MAX_MANIFEST: usize = 4 << 20;
-const MAX_CONFIG: usize = 16 << 20;
+const MAX_CONFIG: usize = 4 << 20;
+
+/// How many images are fetched at once; others wait within their time. Each may hold an answer of some megabytes.
+const AT_ONCE: usize = 64;
 
 /// How deep indexes may be nested.
 const MAX_DEPTH: usize = 3;
@@ -28,13 +32,18 @@ const MAX_DEPTH: usize = 3;
 pub(crate) struct Fetcher {
     settings: Arc<Settings>,
     client: Client,
+    turns: Semaphore,
 }
 
 // === impl Fetcher ===
 
 impl Fetcher {
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
-        Self { client: Client::new(Arc::clone(&settings)), settings }
+        Self { client: Client::new(Arc::clone(&settings)), settings, turns: Semaphore::new(AT_ONCE) }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     pub(crate) fn certificates_changed(&self) -> bool {
@@ -65,7 +74,7 @@ impl Fetcher {
         .await
     }
 
-    async fn in_time<T>(
+    pub(crate) async fn in_time<T>(
         &self,
         image: &str,
         reference: &Reference,
@@ -74,7 +83,12 @@ impl Fetcher {
         let total = self.settings.timeouts.total;
         let deadline = Instant::now() + total;
         let fetch = Fetch::new(image, reference, deadline);
-        let in_time = timeout_at(deadline, work(&fetch)).await;
+        let in_time = timeout_at(deadline, async {
+            // Never closed, so there is always a permit.
+            let _turn = self.turns.acquire().await.ok();
+            work(&fetch).await
+        })
+        .await;
         in_time.unwrap_or_else(|_| {
             let advice =
                 "check that the registry is up and that this machine can reach it, or raise the limit";
@@ -141,7 +155,7 @@ impl Fetcher {
         let RegistryResponse { body, content_type, digest } = self.client.request(fetch, request).await?;
         if name.starts_with("sha256:") {
             verify(fetch, &body, name)?;
-        } else if let Some(digest) = digest.filter(|digest| digest.starts_with("sha256:")) {
+        } else if let Some(digest) = digest {
             verify(fetch, &body, &digest)?;
         }
         let manifest = Manifest::parse(&body, &content_type).map_err(|why| invalid(fetch, why))?;
@@ -165,7 +179,7 @@ fn checked<'a>(fetch: &Fetch<'_>, descriptor: &'a Descriptor) -> Result<&'a str,
     Ok(digest)
 }
 
-fn verify(fetch: &Fetch<'_>, body: &Bytes, expected: &str) -> Result<(), Error> {
+pub(crate) fn verify(fetch: &Fetch<'_>, body: &Bytes, expected: &str) -> Result<(), Error> {
     let found = sha256(body);
     if found == expected {
         return Ok(());

@@ -26,6 +26,9 @@ const LIMITS: Limits = Limits { concurrent: 4, stderr: 4 << 10 };
 /// The most that a helper may write.
 const OUTPUT_LIMIT: usize = 64 << 10;
 
+/// The longest name of a helper.
+const MAX_NAME: usize = 64;
+
 /// Runs helpers.
 #[derive(Debug)]
 pub(crate) struct Helpers {
@@ -52,8 +55,9 @@ impl Helpers {
     /// The credential that the helper has for the server, if any.
     pub(crate) async fn get(&self, name: &str, server: &str) -> Result<Option<Proof>, String> {
         let program = format!("docker-credential-{name}");
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
-            return Err(format!("`{name}` is no name of a credential helper"));
+        if !is_plain(name) {
+            let shown: String = name.chars().take(MAX_NAME).collect();
+            return Err(format!("`{}` is no name of a credential helper", shown.escape_debug()));
         }
         debug!(program, server, "Asking a credential helper");
         let command = Command {
@@ -84,6 +88,12 @@ impl Helpers {
             finished.status
         ))
     }
+}
+
+/// Whether a name can only be that of a program: letters, digits and `-_.`, not too many.
+fn is_plain(name: &str) -> bool {
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    (1..=MAX_NAME).contains(&name.len()) && plain && !name.contains("..")
 }
 
 /// Reads a helper's output, in which the user name `<token>` marks an identity token. None is invalid output.
@@ -121,8 +131,12 @@ mod tests {
     #[tokio::test]
     async fn a_name_cannot_lead_elsewhere() {
         let helpers = Helpers::new(Duration::from_secs(1));
-        for name in ["", "../../bin/sh", "a b"] {
-            assert!(helpers.get(name, "r.io").await.unwrap_err().contains("is no name"), "{name}");
+        for name in ["", "../../bin/sh", "a b", "a\n", "\u{1b}[31m", "a..b", &"a".repeat(9_000)] {
+            let error = helpers.get(name, "r.io").await.unwrap_err();
+            assert!(
+                error.contains("is no name") && error.len() < 200 && !error.contains('\u{1b}'),
+                "{error}"
+            );
         }
     }
 }

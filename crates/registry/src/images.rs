@@ -11,6 +11,7 @@ use crate::cache::{Cache, Lookup, Outcome};
 use crate::docker_config::DockerConfig;
 use crate::error::Step;
 use crate::fetch::Fetcher;
+use crate::signatures::{Decision, Unverified, Verdicts, verdicts};
 use crate::{Error, Found, Kind, Metadata, PullSecret, Reference, Settings};
 use loggia_function::Image;
 
@@ -29,6 +30,7 @@ struct Shared {
     settings: Arc<Settings>,
     cache: Cache,
     fetcher: Fetcher,
+    verdicts: Verdicts,
     pull_secret: watch::Sender<Option<PullSecret>>,
 }
 
@@ -40,7 +42,15 @@ impl Images {
         let settings = Arc::new(settings);
         let cache = Cache::new(settings.capacity, settings.ttl);
         let fetcher = Fetcher::new(Arc::clone(&settings));
-        Self { shared: Arc::new(Shared { settings, cache, fetcher, pull_secret: watch::Sender::default() }) }
+        Self {
+            shared: Arc::new(Shared {
+                settings,
+                cache,
+                fetcher,
+                verdicts: Verdicts::default(),
+                pull_secret: watch::Sender::default(),
+            }),
+        }
     }
 
     /// The metadata of an image. The first caller starts a fetch, which runs on if the caller goes away; others
@@ -79,6 +89,48 @@ impl Images {
                 format!("image `{}`: the fetch of its metadata ended without an answer", image.name());
             Err(Error::new(Kind::RegistryFailed, image.name(), None, observed, "see the log of this program"))
         })
+    }
+
+    /// Whether an image is signed as [`Settings::signatures`] wants: the digest that its name resolves to now. Each digest
+    /// is verified once a version of the policy; callers that come meanwhile wait.
+    pub async fn verify(&self, image: &Image) -> Result<(), Unverified> {
+        self.verify_digest(image, None).await
+    }
+
+    /// The same for a digest that the caller is about to run: a tag may move between two questions.
+    pub async fn verify_metadata(&self, image: &Image, metadata: &Arc<Metadata>) -> Result<(), Unverified> {
+        self.verify_digest(image, Some(metadata)).await
+    }
+
+    async fn verify_digest(&self, image: &Image, known: Option<&Arc<Metadata>>) -> Result<(), Unverified> {
+        let Some(policy) = &self.shared.settings.signatures else { return Ok(()) };
+        let policy = policy.current();
+        let reference = parse(image).map_err(Unverified::Registry)?;
+        let rule = match policy.decide(reference) {
+            Decision::Allow => return Ok(()),
+            Decision::Verify(rule) => rule,
+            Decision::Deny => {
+                let reason = format!("no rule is for `{reference}`, and what has none is denied");
+                return Err(Unverified::Refused { rule: "--verify-images".to_owned(), reason });
+            }
+        };
+        let metadata = match known {
+            Some(metadata) => Arc::clone(metadata),
+            None => self.metadata(image).await.map_err(Unverified::Registry)?,
+        };
+        let (version, digest) = (policy.version, metadata.resolved().to_owned());
+        let key = verdicts::Key { version, image: image.full_name().to_owned(), digest };
+        let work = async || {
+            // Boxed: the callers' futures stay small.
+            let verify = self.shared.fetcher.verify(image.name(), reference, metadata.resolved(), rule);
+            let verdict = Box::pin(verify).await;
+            match &verdict {
+                Ok(()) => info!(image = image.name(), digest = metadata.resolved(), "The signature is valid"),
+                Err(error) => warn!("{}: {error}", image.name()),
+            }
+            verdict
+        };
+        self.shared.verdicts.get(key, work).await
     }
 
     /// The cached metadata of an image; never sends a request.
@@ -139,6 +191,9 @@ impl Images {
             if self.shared.fetcher.certificates_changed() {
                 info!("The certificates to trust changed: the next fetch uses the new ones");
                 self.shared.cache.forget_failures();
+            }
+            if let Some(signatures) = &self.shared.settings.signatures {
+                signatures.look();
             }
             let known = self.shared.pull_secret.borrow().clone();
             let found = self.read_pull_secret();

@@ -18,6 +18,14 @@ const IMAGES: [&str; 2] =
     ["application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"];
 const SCHEMA_1: &str = "application/vnd.docker.distribution.manifest.v1+";
 
+/// How many entries of an index are looked at to name its platforms.
+const MAX_NAMED: usize = 1000;
+const MAX_PRINTED: usize = 80;
+
+/// The most bytes of command line, variables, folder and user that are kept of an image. A container could not start
+/// with much more, and many images are kept.
+const MAX_RUN: usize = 64 << 10;
+
 /// A parsed manifest.
 #[derive(Debug)]
 pub(crate) enum Manifest {
@@ -135,13 +143,19 @@ pub(crate) fn choose<'a>(
     let exact = known().find(|(_, of)| of == platform);
     exact.or_else(|| known().find(|(_, of)| platform.runs(of))).map(|(manifest, _)| manifest).ok_or_else(
         || {
-            let mut there: Vec<_> = known().map(|(_, of)| of.to_string()).collect();
+            let mut there: Vec<_> =
+                known().take(MAX_NAMED).map(|(_, of)| printable(&of.to_string())).collect();
             there.dedup();
             there.truncate(16);
             let there = if there.is_empty() { "nothing".to_owned() } else { there.join(", ") };
             (Kind::NoPlatform, format!("the image is not built for {platform}, but for {there}"))
         },
     )
+}
+
+/// A text of a registry for messages: short and without control characters.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MAX_PRINTED).collect()
 }
 
 // === impl Descriptor ===
@@ -171,6 +185,14 @@ impl RawPlatform {
 // === impl Config ===
 
 impl Config {
+    /// The bytes that are kept of it, and what each text costs besides.
+    fn size(&self) -> usize {
+        let Self { platform, entrypoint, env, working_dir, user } = self;
+        let platform = platform.iter().flat_map(|of| [&of.os, &of.architecture, &of.variant]);
+        let texts = entrypoint.iter().chain(env).chain([working_dir, user]).chain(platform);
+        texts.map(|text| text.len() + size_of::<String>()).sum()
+    }
+
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
         let malformed =
             |error| (Kind::Malformed, format!("the config is not an image's{}", position(&error)));
@@ -183,13 +205,23 @@ impl Config {
             let what = "the image declares neither an entrypoint nor a command, so there is nothing to run";
             return Err((Kind::NoEntrypoint, what.to_owned()));
         }
-        Ok(Self {
+        let config = Self {
             platform: platform.declared(),
             entrypoint,
             env: env.unwrap_or_default(),
             working_dir: working_dir.unwrap_or_default(),
             user: user.unwrap_or_default(),
-        })
+        };
+        match config.size() {
+            size if size > MAX_RUN => {
+                let what = "bytes of command line, variables, folder and user";
+                Err((
+                    Kind::TooLarge,
+                    format!("the config has {size} {what}, more than the limit of {MAX_RUN}"),
+                ))
+            }
+            _ => Ok(config),
+        }
     }
 }
 
@@ -249,5 +281,41 @@ mod tests {
             digest("linux/s390x").unwrap_err().1,
             "the image is not built for linux/s390x, but for linux/arm64/v8, linux/arm/v7, linux/amd64"
         );
+    }
+
+    #[test]
+    fn hostile_answers_are_refused_in_little_time_and_few_words() {
+        let begin = std::time::Instant::now();
+        for body in
+            ["[".repeat(4 << 20), "{\"a\":".repeat(600_000), format!("{{\"x\": {}", "[".repeat(4 << 20))]
+        {
+            let (kind, text) = Manifest::parse(body.as_bytes(), "").unwrap_err();
+            assert!(kind == Kind::Malformed && text.len() < 200, "{text}");
+        }
+        let entry = r#"{"platform":{"os":"a","architecture":"b"}}"#;
+        let many = format!("{{\"manifests\": [{}]}}", vec![entry; 90_000].join(","));
+        let Manifest::Index { manifests } = Manifest::parse(many.as_bytes(), "").unwrap() else { panic!() };
+        let (_, text) = choose(&manifests, &Platform::amd64()).unwrap_err();
+        assert_eq!(text, "the image is not built for linux/amd64, but for a/b");
+        let long =
+            format!(r#"{{"manifests": [{{"platform": {{"os": "\u001b[31m{}"}}}}]}}"#, "o".repeat(1 << 20));
+        let Manifest::Index { manifests } = Manifest::parse(long.as_bytes(), "").unwrap() else { panic!() };
+        let (_, text) = choose(&manifests, &Platform::amd64()).unwrap_err();
+        assert!(text.len() < 300 && !text.contains('\u{1b}'), "{text}");
+        assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn a_command_line_that_is_too_long_is_refused() {
+        let run = |count: usize| {
+            entrypoint(&format!(
+                r#"{{"Cmd": ["{}"], "Env": [{}"A=b"]}}"#,
+                "x".repeat(100),
+                "\"\",".repeat(count)
+            ))
+        };
+        assert!(run(10).is_ok());
+        assert_eq!(run(3000), Err(Kind::TooLarge));
+        assert_eq!(entrypoint(&format!(r#"{{"Cmd": ["{}"]}}"#, "x".repeat(65 << 10))), Err(Kind::TooLarge));
     }
 }

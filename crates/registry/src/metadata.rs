@@ -37,6 +37,12 @@ pub struct Metadata {
 // === impl Metadata ===
 
 impl Metadata {
+    /// The digest that the name resolves to: that of the index if it names one, else of the image. It is what
+    /// signatures are for.
+    pub fn resolved(&self) -> &str {
+        self.index_digest.as_deref().unwrap_or(&self.digest)
+    }
+
     /// Whether a digest, for instance of the `imageID` that a node reports, is one of this image.
     pub fn is(&self, digest: &str) -> bool {
         self.digest == digest || self.index_digest.as_deref() == Some(digest)

@@ -11,6 +11,7 @@ use crate::credentials::Credential;
 use crate::docker_config::Proof;
 use crate::error::Step;
 use crate::{Error, Kind, Reference};
+use loggia_function::image::is_sha256;
 
 /// The context of all requests about one image: its deadline, the step for error messages, the credential.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct Fetch<'a> {
     step: Mutex<Step>,
     /// Searched for when the first request needs it, and then used by all.
     pub(crate) credential: OnceCell<Option<Credential>>,
+    /// Whether a file with credentials has an entry for the registry.
+    pub(crate) named: OnceCell<bool>,
 }
 
 /// A request to a registry's API.
@@ -39,7 +42,7 @@ pub(crate) struct RegistryRequest<'a> {
 pub(crate) struct RegistryResponse {
     pub(crate) body: Bytes,
     pub(crate) content_type: String,
-    /// The digest in the header; it is not compared with the body here.
+    /// The digest in the header, if it is one; it is not compared with the body here.
     pub(crate) digest: Option<String>,
 }
 
@@ -48,7 +51,7 @@ pub(crate) struct RegistryResponse {
 impl<'a> Fetch<'a> {
     pub(crate) fn new(image: &'a str, reference: &'a Reference, deadline: Instant) -> Self {
         let step = Mutex::new(Step::Manifest);
-        Self { image, reference, deadline, step, credential: OnceCell::new() }
+        Self { image, reference, deadline, step, credential: OnceCell::new(), named: OnceCell::new() }
     }
 
     pub(crate) fn at(&self, step: Step) {
@@ -83,7 +86,7 @@ impl RegistryResponse {
         Self {
             body: Bytes::new(),
             content_type: header("content-type").unwrap_or_default().to_owned(),
-            digest: header("docker-content-digest").map(str::to_owned),
+            digest: header("docker-content-digest").filter(|digest| is_sha256(digest)).map(str::to_owned),
         }
     }
 }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::docker_config::Proof;
 use crate::error::Step;
+use crate::network::{Forbidden, Reach};
 use crate::request::Fetch;
 use crate::{Error, Kind};
 
@@ -28,6 +29,46 @@ pub(crate) enum RequestError {
     /// A server is there but may not speak TLS: plain HTTP may work. If that is not allowed, it is retryable.
     NoTls(Error),
 }
+
+/// Whether what a response says may be repeated to the caller. Whoever names an image chooses the host that is asked, so
+/// only a registry is quoted, and not whatever else answers there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quote {
+    /// The host is known to speak the registry protocol, or is the token service of one that does.
+    Registry,
+    /// Only entries with a code of the protocol.
+    IfCoded,
+    /// The response came from a host that the registry sent us to.
+    Nothing,
+}
+
+/// The codes of the registry protocol: those of the OCI distribution specification and of Docker's registry.
+const CODES: [&str; 24] = [
+    "BLOB_UNKNOWN",
+    "BLOB_UPLOAD_INVALID",
+    "BLOB_UPLOAD_UNKNOWN",
+    "DENIED",
+    "DIGEST_INVALID",
+    "MANIFEST_BLOB_UNKNOWN",
+    "MANIFEST_INVALID",
+    "MANIFEST_UNKNOWN",
+    "MANIFEST_UNVERIFIED",
+    "NAME_INVALID",
+    "NAME_UNKNOWN",
+    "PAGINATION_NUMBER_INVALID",
+    "RANGE_INVALID",
+    "SIZE_INVALID",
+    "TAG_INVALID",
+    "TOOMANYREQUESTS",
+    "UNAUTHORIZED",
+    "UNAVAILABLE",
+    "UNKNOWN",
+    "UNSUPPORTED",
+    "NOT_FOUND",
+    "FORBIDDEN",
+    "PRECONDITION",
+    "PROJECTPOLICYVIOLATION",
+];
 
 /// The body of an error response.
 #[derive(Deserialize)]
@@ -50,6 +91,9 @@ struct ErrorEntry {
 
 /// A request without a response, or with an incomplete one.
 pub(crate) fn of_transport(fetch: &Fetch<'_>, error: &reqwest::Error) -> RequestError {
+    if let Some(forbidden) = causes::<Forbidden>(error).next() {
+        return of_address(fetch, forbidden);
+    }
     if let Some(tls) = causes::<rustls::Error>(error).next() {
         return of_tls(fetch, tls);
     }
@@ -77,6 +121,22 @@ pub(crate) fn of_transport(fetch: &Fetch<'_>, error: &reqwest::Error) -> Request
     } else {
         RequestError::Retryable(unreachable, None)
     }
+}
+
+/// An address that is not asked. The address itself is not shown: whoever names an image must not learn what a name
+/// leads to inside.
+pub(crate) fn of_address(fetch: &Fetch<'_>, Forbidden { host, reach }: &Forbidden) -> RequestError {
+    let host: String = host.chars().take(253).collect();
+    let (what, advice) = match reach {
+        Reach::Never => {
+            ("has an address of the link, which is never asked", "check the registry's name and DNS")
+        }
+        _ => (
+            "is in a private network or on this machine, which is asked only where that is configured",
+            "name the registry in `--private-registries`, or in `--plain-http-registries` if it has no TLS",
+        ),
+    };
+    RequestError::Final(fetch.error(Kind::NotAllowed, format!("`{host}` {what}"), advice))
 }
 
 fn of_tls(fetch: &Fetch<'_>, error: &rustls::Error) -> RequestError {
@@ -169,16 +229,21 @@ pub(crate) fn of_status(
 }
 
 /// The reason in the body of an error response: short, on one line, and without the credentials we sent.
-pub(crate) fn reason(body: &[u8], proof: Option<&Proof>) -> String {
+pub(crate) fn reason(body: &[u8], quote: Quote, proof: Option<&Proof>) -> String {
+    if quote == Quote::Nothing {
+        return String::new();
+    }
     let Ok(ErrorBody { errors, details, error_description }) = serde_json::from_slice(body) else {
         return String::new();
     };
+    let coded = |entry: &ErrorEntry| quote == Quote::Registry || CODES.contains(&entry.code.as_str());
     let one = |ErrorEntry { code, message }: ErrorEntry| match (code.as_str(), message.as_str()) {
         (code, "") => code.to_owned(),
         ("", message) => message.to_owned(),
         (code, message) => format!("{code}: {message}"),
     };
-    let words: Vec<_> = errors.into_iter().take(3).map(one).chain(details).chain(error_description).collect();
+    let free = [details, error_description].into_iter().flatten().filter(|_| quote == Quote::Registry);
+    let words: Vec<_> = errors.into_iter().filter(coded).take(3).map(one).chain(free).collect();
     let mut text = words.join("; ").replace(|c: char| c.is_control(), " ");
     for secret in secrets(proof) {
         text = text.replace(&secret, "[secret]");
@@ -236,7 +301,7 @@ mod tests {
     fn a_reason_is_short_and_holds_no_secret() {
         let text = |body: &str| {
             let proof = Proof::Password { username: Secret::new("bob"), password: Secret::new("hunter2") };
-            reason(body.as_bytes(), Some(&proof))
+            reason(body.as_bytes(), Quote::Registry, Some(&proof))
         };
         assert_eq!(
             text(r#"{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}"#),
@@ -251,6 +316,19 @@ mod tests {
             "no [secret] [secret] here"
         );
         assert_eq!(text("<html>"), "");
+        assert_eq!(text(&"[".repeat(16 << 10)), "");
         assert!(text(&format!("{{\"details\": \"{}\"}}", "é".repeat(999))).chars().count() == 301);
+    }
+
+    #[test]
+    fn only_a_registry_is_quoted() {
+        let text = |body: &str, quote| reason(body.as_bytes(), quote, None);
+        let internal = r#"{"details": "INTERNAL SERVICE SAYS", "error_description": "x", "errors": [{"message": "y"}, {"code": "E1", "message": "z"}]}"#;
+        assert_eq!(text(internal, Quote::IfCoded), "");
+        assert_eq!(text(internal, Quote::Nothing), "");
+        assert_eq!(text(internal, Quote::Registry), "y; E1: z; INTERNAL SERVICE SAYS; x");
+        let denied = r#"{"errors": [{"code": "DENIED", "message": "no"}]}"#;
+        assert_eq!(text(denied, Quote::IfCoded), "DENIED: no");
+        assert_eq!(text(denied, Quote::Nothing), "");
     }
 }

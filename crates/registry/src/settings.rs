@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Observer, Platform};
+use crate::{Observer, Platform, PrivateRegistries, SignaturePolicy};
 
 /// The configuration of an [`Images`](crate::Images). The default trusts the system's certificates and has no
 /// credentials.
@@ -24,12 +24,19 @@ pub struct Settings {
     pub authorities: Vec<PathBuf>,
     /// Registries, each `host` or `host:port`, that are reached by plain HTTP.
     pub plain_http: Vec<String>,
+    /// Registries that may be in a private network or on this machine. Those that `plain_http` lists may, those with
+    /// an entry of their own in a file with credentials may, and with `authorities` all that speak TLS may.
+    pub private: PrivateRegistries,
+    /// Hosts of token services, each `host` or `host:port`, that may get credentials for a registry of another owner.
+    pub realms: Vec<String>,
     /// How long a resolved tag is cached; forever without one. A digest always is.
     pub ttl: Option<Duration>,
     /// How many images are cached.
     pub capacity: usize,
     pub timeouts: Timeouts,
     pub retries: Retries,
+    /// Which images must be signed; none without one.
+    pub signatures: Option<SignaturePolicy>,
     /// Gets every request and lookup.
     pub observer: Option<Arc<dyn Observer>>,
 }
@@ -75,10 +82,13 @@ impl Default for Settings {
             keychain: Keychain::default(),
             authorities: Vec::new(),
             plain_http: Vec::new(),
+            private: PrivateRegistries::default(),
+            realms: Vec::new(),
             ttl: None,
             capacity: 4096,
             timeouts: Timeouts::default(),
             retries: Retries::default(),
+            signatures: None,
             observer: None,
         }
     }

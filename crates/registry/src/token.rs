@@ -17,8 +17,11 @@ const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 /// A token is not used shortly before it expires, when it might expire on its way.
 const MARGIN: Duration = Duration::from_secs(5);
 
+/// The longest token: servers take headers of 8 to 64 KiB.
+const MAX_TOKEN: usize = 32 << 10;
+
 /// How many tokens are kept.
-const CAPACITY: usize = 4096;
+const CAPACITY: usize = 1024;
 
 /// The valid tokens, by what they are for and the credential they were issued for.
 #[derive(Debug, Default)]
@@ -46,6 +49,17 @@ pub(crate) struct TokenResponse {
     token: Option<String>,
     access_token: Option<String>,
     expires_in: Option<f64>,
+}
+
+// === impl TokenResponse ===
+
+impl TokenResponse {
+    /// Reads a response; none if it is not one, or if its token is too long for a header.
+    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+        let response: Self = serde_json::from_slice(body).ok()?;
+        let short = |token: &Option<String>| token.as_ref().is_none_or(|token| token.len() <= MAX_TOKEN);
+        (short(&response.token) && short(&response.access_token)).then_some(response)
+    }
 }
 
 // === impl Key ===
@@ -142,5 +156,14 @@ mod tests {
         for nothing in ["{}", r#"{"token": ""}"#] {
             assert!(tokens.keep(mine.clone(), response(nothing), now).is_none());
         }
+    }
+
+    #[test]
+    fn a_token_that_no_header_can_carry_is_none() {
+        let of = |length: usize| {
+            TokenResponse::parse(format!("{{\"token\": \"{}\"}}", "t".repeat(length)).as_bytes())
+        };
+        assert!(of(32 << 10).is_some() && of((32 << 10) + 1).is_none());
+        assert!(TokenResponse::parse("[".repeat(1 << 20).as_bytes()).is_none());
     }
 }

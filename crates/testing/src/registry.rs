@@ -5,6 +5,7 @@ pub mod image;
 pub mod issuer;
 pub mod proxy;
 pub mod server;
+pub mod signer;
 
 /// Whether the programs are there; if not, a line says so.
 pub fn installed() -> bool {

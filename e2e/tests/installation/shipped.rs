@@ -67,6 +67,13 @@ impl Installation {
             .replace("example.com/loggia/function-runner:v0.1.0", &names[0])
             .replace("example.com/loggia/wrapper-server:v0.1.0", &names[1]);
         fs::write(package.join("Kptfile"), kptfile).unwrap();
+        // The registry of the cluster is in a private network.
+        let deployment = package.join("20-deployment.yaml");
+        let flag = "--private-registries=registry.localhost";
+        let text = fs::read_to_string(&deployment).unwrap();
+        let text = text.replace("          args:\n", &format!("          args:\n            - {flag}\n"));
+        assert!(text.contains(flag));
+        fs::write(&deployment, text).unwrap();
         let here = std::env::current_exe().unwrap();
         let loggia = here.parent().and_then(Path::parent).unwrap().join("loggia");
         let rendered = Command::new(&loggia).args(["fn", "render"]).arg(&package).output().unwrap();

@@ -88,7 +88,12 @@ impl Installation {
     fn swap(&self, runner: &str, wrapper: &str) {
         let manifest = include_str!("../../../deploy/porch-swap/deployment.yaml")
             .replace("example.com/loggia/function-runner:v0.1.0", runner)
-            .replace("example.com/loggia/wrapper-server:v0.1.0", wrapper);
+            .replace("example.com/loggia/wrapper-server:v0.1.0", wrapper)
+            // The registry of the cluster is in a private network.
+            .replace(
+                "env:\n",
+                "env:\n            - {name: LOGGIA_PRIVATE_REGISTRIES, value: registry.localhost}\n",
+            );
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), manifest).unwrap();
         let patch = ["patch", "deployment", "function-runner", "-n", SYSTEM, "--patch-file"];

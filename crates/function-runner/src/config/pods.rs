@@ -1,6 +1,7 @@
 //! How function pods run, from flags and surroundings.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -9,7 +10,7 @@ use loggia_grpc::tls::ClientFiles;
 use loggia_pods::{PodAddress, PodSecurity, PodTls};
 use tracing::{info, warn};
 
-use super::{Surroundings, UsageError, named, unknown};
+use super::{PolicyConfig, Surroundings, UsageError, named, unknown};
 use crate::flags::{Flags, PodFlags, PodTlsFlags};
 use crate::registries;
 
@@ -32,6 +33,7 @@ impl PodConfig {
         surroundings: &Surroundings,
         message_limit: usize,
         image_prefix: Option<String>,
+        policy: &PolicyConfig,
     ) -> anyhow::Result<Option<Self>> {
         let PodFlags {
             kubeconfig,
@@ -106,11 +108,14 @@ impl PodConfig {
                 .unwrap_or_else(|| "cluster.local".to_owned()),
             pull_secret: registry_auth_secret_name.clone(),
             image_prefix,
+            images: Arc::clone(&policy.images),
             tls,
             owner: owner(surroundings.host.as_deref()),
         };
         let kubeconfig = named(kubeconfig).map(PathBuf::from);
-        Ok(Some(Self { kubeconfig, registries: registries::settings(&flags.registries), settings }))
+        let from_environment = surroundings.private_registries.as_deref();
+        let registries = registries::settings(&flags.registries, policy, from_environment)?;
+        Ok(Some(Self { kubeconfig, registries, settings }))
     }
 }
 

@@ -8,6 +8,8 @@ use std::str::FromStr;
 const DOCKER_HUB: &str = "index.docker.io";
 const MAX_REPOSITORY: usize = 255;
 const MAX_TAG: usize = 128;
+/// What stands for a port that is not there.
+const NO_PORT: &str = "1";
 /// The longest name of a host, by DNS.
 const MAX_HOST: usize = 253;
 /// More than a host, a repository, a tag and a digest can have together.
@@ -121,17 +123,20 @@ fn check_registry(host: &str) -> Result<String, String> {
             if address.parse::<Ipv6Addr>().is_err() {
                 return invalid();
             }
-            (address, rest.strip_prefix(':').or_else(|| rest.is_empty().then_some("0")))
+            (address, rest.strip_prefix(':').or_else(|| rest.is_empty().then_some(NO_PORT)))
         }
         None => {
-            let (name, port) = host.split_once(':').unwrap_or((host, "0"));
+            let (name, port) = host.split_once(':').unwrap_or((host, NO_PORT));
             if !is_host_name(name) {
                 return invalid();
             }
             (name, Some(port))
         }
     };
-    let digits = |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+    // A number has one spelling: `:0443` would be another name for `:443`.
+    let digits = |port: &str| {
+        (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit()) && !port.starts_with('0')
+    };
     match port.filter(|port| digits(port)).map(str::parse::<u16>) {
         Some(Ok(_)) if name.len() <= MAX_HOST => Ok(host.to_ascii_lowercase()),
         _ => invalid(),
@@ -285,6 +290,9 @@ mod tests {
             ("http://gcr.io/x", "is not a registry"),
             ("gcr.io:port/x", "is not a registry"),
             ("gcr.io:+80/x", "is not a registry"),
+            ("gcr.io:0443/x", "is not a registry"),
+            ("gcr.io:0/x", "is not a registry"),
+            ("[::1]:0443/x", "is not a registry"),
             ("127.1/x", "is not a registry"),
             ("0x7f.0.0.1/x", "is not a registry"),
             ("127.0.0.010/x", "is not a registry"),

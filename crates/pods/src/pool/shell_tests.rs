@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
 use loggia_grpc::tls::{ClientFiles, ServerFiles};
-use loggia_registry::Images;
+use loggia_registry::{Images, SignaturePolicy};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -25,6 +25,7 @@ use crate::templates::Templates;
 use crate::watch::News;
 use crate::{PodTls, Settings};
 use loggia_testing::Authority;
+use loggia_testing::registry::signer::{Shelf, Signer};
 
 /// Nobody listens there, so nothing can be started.
 const IMAGE: &str = "127.0.0.1:1/f:v1";
@@ -44,14 +45,18 @@ struct World {
 
 impl World {
     fn new(settings: Settings) -> Self {
+        Self::asking(settings, loggia_registry::Settings::default())
+    }
+
+    fn asking(settings: Settings, mut registries: loggia_registry::Settings) -> Self {
         let settings = Arc::new(settings);
         let api = ApiServer::default();
         let cluster = api.cluster();
         let functions = watch::Sender::new(Arc::new(Functions::default()));
         let template = watch::Sender::new(None);
         let (garbage, removals) = mpsc::unbounded_channel();
-        let mut registries = loggia_registry::Settings::default();
         registries.retries.count = 0;
+        registries.private = loggia_registry::PrivateRegistries::Any;
         let templates = Templates::new(cluster.clone(), None, settings.wrapper_image.clone());
         let (images, observer) = (Images::new(registries), Arc::new(Unobserved));
         let starter =
@@ -73,8 +78,12 @@ impl World {
     }
 
     fn ask(&self) -> tokio::task::JoinHandle<Result<Permit, Refusal>> {
-        let pool = self.pool.clone();
-        tokio::spawn(async move { pool.permit(Image::new(IMAGE)).await })
+        self.ask_for(IMAGE)
+    }
+
+    fn ask_for(&self, image: &str) -> tokio::task::JoinHandle<Result<Permit, Refusal>> {
+        let (pool, image) = (self.pool.clone(), Image::new(image));
+        tokio::spawn(async move { pool.permit(image).await })
     }
 
     async fn permit(&self) -> Permit {
@@ -82,7 +91,11 @@ impl World {
     }
 
     async fn refusal(&self) -> String {
-        match timeout(SOON, self.ask()).await.unwrap().unwrap() {
+        self.refusal_of(IMAGE).await
+    }
+
+    async fn refusal_of(&self, image: &str) -> String {
+        match timeout(SOON, self.ask_for(image)).await.unwrap().unwrap() {
             Err(Refusal::NoInstance(failure)) => failure.text.clone(),
             other => panic!("{other:?}"),
         }
@@ -393,4 +406,31 @@ async fn a_pod_over_tls_is_not_used_by_a_pool_without_tls() {
     world.template.send_replace(Some(Arc::new(Template::inline("x.io/wrapper:v1"))));
     world.look(vec![pod(&server.address, &json!({ "loggia.dev/template-hash": "of-one-with-tls" }))]);
     assert!(world.refusal().await.starts_with("unable to get the entrypoint for"));
+}
+
+#[tokio::test]
+async fn no_pod_is_made_of_an_image_that_is_not_signed() {
+    let (signer, (shelf, digest)) = (Signer::new(), Shelf::start());
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.yaml");
+    let rules = json!({ "default": "deny", "rules": [{ "images": ["*/team/*"], "keys": [signer.pem] }] });
+    std::fs::write(&policy, rules.to_string()).unwrap();
+    let world = || {
+        let signatures = Some(SignaturePolicy::read(&policy).unwrap());
+        let platform = loggia_registry::Platform::amd64();
+        let registries = loggia_registry::Settings { signatures, platform, ..Default::default() };
+        let world = World::asking(settings(), registries);
+        world.look(Vec::new());
+        world
+    };
+    let refused =
+        format!("function \"{0}\" is refused by --verify-images (rule 1, `*/team/*`): ", shelf.image());
+    let text = world().refusal_of(&shelf.image()).await;
+    assert!(text.starts_with(&refused) && text.ends_with("there is no signature"), "{text}");
+    let payload = Signer::payload(&shelf.repository(), &digest);
+    let signature = signer.sign(payload.to_string().as_bytes());
+    shelf.sign(&digest, &[(payload, signature)]);
+    // Signed, it gets as far as the cluster, which makes no pod here.
+    let text = world().refusal_of(&shelf.image()).await;
+    assert!(!text.contains("refused by"), "{text}");
 }

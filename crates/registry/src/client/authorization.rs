@@ -10,16 +10,20 @@ use tokio::time::Instant;
 use tracing::debug;
 use zeroize::Zeroizing;
 
+use super::follow::Answer;
 use super::{Client, credentials_need_tls};
+use crate::Kind;
 use crate::challenge::Challenge;
 use crate::credentials::Credential;
 use crate::docker_config::Proof;
 use crate::error::Step;
+use crate::network::split_port;
+use crate::realm::is_related;
 use crate::request::Fetch;
-use crate::request_error::{self, RequestError};
+use crate::request_error::{self, Quote, RequestError};
 use crate::secret::Secret;
-use crate::transport::{Clients, PlainHttp, may_carry_credentials, shown};
-use crate::{Kind, token};
+use crate::token::{self, TokenResponse};
+use crate::transport::{Clients, PlainHttp, bare_host, may_carry_credentials, shown};
 
 /// How many bytes of a token service's response are read.
 const MAX_TOKEN: usize = 1 << 20;
@@ -50,8 +54,12 @@ impl Client {
         } else {
             self.tokens.forget(&token::Key::new(fetch.reference, None));
         }
-        let known = self.learn(registry, |known| known.challenge = Some(challenge.clone()));
-        self.authorize(fetch, clients, &challenge, known.plain_http).await
+        let is_registry = self.is_registry(fetch, response);
+        self.learn(registry, |known| {
+            known.challenge = Some(challenge.clone());
+            known.is_registry |= is_registry;
+        });
+        self.authorize(fetch, clients, &challenge).await
     }
 
     /// A password for a registry that sent no challenge. Without one, its first response is the result.
@@ -66,7 +74,6 @@ impl Client {
         fetch: &Fetch<'_>,
         clients: &Clients,
         challenge: &Challenge,
-        plain_http: bool,
     ) -> Result<Option<Authorization>, RequestError> {
         let credential = self.credential(fetch).await?;
         let proof = credential.map(|credential| &credential.proof);
@@ -79,33 +86,50 @@ impl Client {
                     return Ok(Some(Authorization::Bearer(token)));
                 }
                 fetch.at(Step::Token);
-                let realm = self.realm(fetch, realm, plain_http)?;
+                let realm = self.realm(fetch, realm, proof)?;
                 let token = self.token(fetch, clients, &realm, service.as_deref(), key, proof).await?;
                 Ok(Some(Authorization::Bearer(token)))
             }
         }
     }
 
-    /// The address of the token service, unless it has no TLS and may not do without.
-    fn realm(&self, fetch: &Fetch<'_>, realm: &str, plain_http: bool) -> Result<Url, RequestError> {
+    /// The address of the token service. Without TLS it must be on this machine, as the registry then is. A service
+    /// of another owner must be listed if it is to get a credential.
+    fn realm(&self, fetch: &Fetch<'_>, realm: &str, proof: Option<&Proof>) -> Result<Url, RequestError> {
         let malformed = |observed: String| {
             let advice = "this is for those who run the registry to mend";
             RequestError::Final(fetch.error(Kind::Malformed, observed, advice))
         };
-        let url: Url = realm
-            .parse()
-            .map_err(|_| malformed("the registry names a token service that is no address".to_owned()))?;
-        let host = url.host_str().map(|host| match url.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        });
-        match (url.scheme(), host) {
-            ("https", Some(_)) => Ok(url),
-            ("http", Some(host)) if plain_http || self.transport.plain_http(&host) != PlainHttp::Never => {
-                Ok(url)
+        let mut url: Url =
+            realm.parse().ok().filter(Url::has_host).ok_or_else(|| {
+                malformed("the registry names a token service that is no address".to_owned())
+            })?;
+        // They would be sent as Basic authorization.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_fragment(None);
+        let registry = match fetch.reference.registry() {
+            "index.docker.io" => "registry-1.docker.io",
+            other => other,
+        };
+        let related = is_related(split_port(registry).0, bare_host(&url));
+        let listed = self.settings.realms.iter().any(|known| is_host_of(known, &url));
+        match url.scheme() {
+            "https" => {}
+            "http" if (related || listed) && self.transport.plain_http(registry) != PlainHttp::Never => {}
+            _ => {
+                let observed = format!("the registry names a token service without TLS: {}", shown(&url));
+                return Err(malformed(observed));
             }
-            _ => Err(malformed(format!("the registry names a token service without TLS: {}", shown(&url)))),
         }
+        if proof.is_some() && !related && !listed {
+            let host = url.host_str().unwrap_or_default();
+            let observed =
+                format!("the registry names a token service of another owner, `{host}`: nothing was sent");
+            let advice = "if it may get the credentials of this registry, name it in `--registry-realms`";
+            return Err(RequestError::Final(fetch.error(Kind::NotAllowed, observed, advice)));
+        }
+        Ok(url)
     }
 
     /// Gets a token from the token service: in exchange for an identity token, by name and password, or
@@ -125,7 +149,7 @@ impl Client {
         debug!(realm = shown(realm), scope = key.scope(), "Asking for a token");
         let mut fields = vec![("scope", key.scope())];
         fields.extend(service.map(|service| ("service", service)));
-        let response = match proof {
+        let Answer { response, redirected } = match proof {
             Some(Proof::IdentityToken(token)) => {
                 fields.extend([
                     ("grant_type", "refresh_token"),
@@ -133,10 +157,14 @@ impl Client {
                     ("refresh_token", token.reveal()),
                 ]);
                 let form = Zeroizing::new(form(&fields));
-                let request = clients.for_url(realm).post(realm.clone());
+                let private = self.may_be_private(fetch, realm).await;
+                let client = clients.for_url(realm, private);
+                let client = client.map_err(|forbidden| request_error::of_address(fetch, &forbidden))?;
+                let request = client.post(realm.clone());
                 let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
                 let sent = self.send(realm, request.body(form.as_bytes().to_vec())).await;
-                sent.map_err(|error| request_error::of_transport(fetch, &error))?
+                let response = sent.map_err(|error| request_error::of_transport(fetch, &error))?;
+                Answer { response, redirected: false }
             }
             proof => {
                 let mut url = realm.clone();
@@ -145,8 +173,10 @@ impl Client {
                 self.follow(fetch, clients, &Method::GET, url, "application/json", basic.as_ref()).await?
             }
         };
-        let response = self.read_body(fetch, response, MAX_TOKEN, proof.is_some()).await?;
-        let token = serde_json::from_slice(&response.body).ok();
+        let known = self.known(fetch.reference.registry());
+        let quote = if known.is_registry && !redirected { Quote::Registry } else { Quote::Nothing };
+        let response = self.read_body(fetch, response, MAX_TOKEN, proof.is_some(), quote).await?;
+        let token = TokenResponse::parse(&response.body);
         token.and_then(|token| self.tokens.keep(key, token, Instant::now())).ok_or_else(|| {
             let observed = format!("{} answered without a token", shown(realm));
             RequestError::Final(fetch.error(
@@ -169,6 +199,13 @@ impl Client {
         });
         found.map(Option::as_ref)
     }
+}
+
+/// Whether `host` or `host:port` is where a URL leads.
+fn is_host_of(known: &str, url: &Url) -> bool {
+    let (host, port) = split_port(known);
+    host.eq_ignore_ascii_case(bare_host(url))
+        && port.is_none_or(|port| url.port_or_known_default() == Some(port))
 }
 
 /// Names and values as `application/x-www-form-urlencoded`.

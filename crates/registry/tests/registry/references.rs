@@ -27,14 +27,34 @@ fn differs_on_purpose(text: &str, ours: &Parts, theirs: &Parts) -> bool {
         (Some((_, repository, _)), None) => {
             repository.len() == 1 || repository.strip_prefix("library/").is_some_and(|name| name.len() == 1)
         }
-        // No registry serves a path with an empty element, and no host has such a name or port. What stands
-        // for a tag before a digest must be one.
-        (None, Some((registry, repository, _))) => {
-            repository.split('/').any(str::is_empty)
-                || registry.bytes().any(|b| !b.is_ascii_alphanumeric() && !b"-._:[]".contains(&b))
-                || registry.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_err())
-                || registry.starts_with(':')
-                || registry.contains('[')
+        // Hosts have one spelling.
+        (Some((registry, repository, tag)), Some((other, path, name))) => {
+            *registry == other.to_ascii_lowercase().replace("docker.io", "index.docker.io")
+                && repository == path
+                && tag == name
+                || *registry == other.to_ascii_lowercase() && repository == path && tag == name
+        }
+        // The grammar of the distribution project, which registries and nodes follow, is stricter: in elements of a
+        // repository, in hosts, in the first character of a tag, and in what stands for a tag before a digest.
+        (None, Some((registry, repository, tag))) => {
+            let end = |c: char| c.is_ascii_alphanumeric();
+            let odd = |element: &str| {
+                !element.starts_with(end)
+                    || !element.ends_with(end)
+                    || ["..", "._", "_.", "-.", ".-", "-_", "_-", "___"]
+                        .iter()
+                        .any(|pair| element.contains(pair))
+            };
+            let host = registry.rsplit_once(':').map_or(registry.as_str(), |(host, _)| host);
+            repository.split('/').any(odd)
+                || host.split('.').any(|label| !label.starts_with(end) || !label.ends_with(end))
+                || host.bytes().any(|b| !b.is_ascii_alphanumeric() && !b"-.".contains(&b))
+                || host.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()))
+                || registry
+                    .rsplit_once(':')
+                    .is_some_and(|(_, port)| port.parse::<u16>().is_err() || port.starts_with('0'))
+                || tag.starts_with(['.', '-'])
+                || name.rsplit_once(':').is_some_and(|(_, tag)| tag.starts_with(['.', '-']))
                 || name.is_empty()
         }
         _ => false,

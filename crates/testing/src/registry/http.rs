@@ -29,6 +29,8 @@ pub enum Reply {
     Drop,
     /// Nothing comes for so long.
     Hang(Duration),
+    /// An answer of which one byte comes after each pause, for ever.
+    Drip(Duration),
     /// An answer that ends before its time.
     Truncated {
         headers: Vec<(String, String)>,
@@ -159,6 +161,14 @@ fn answer(stream: &mut TcpStream, request: &Request, reply: Reply, over: &Atomic
             let begin = Instant::now();
             while begin.elapsed() < span && !over.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(20));
+            }
+            Ok(())
+        }
+        Reply::Drip(pause) => {
+            stream.write_all(head(200, &[], Some(1 << 20)).as_bytes())?;
+            while !over.load(Ordering::Relaxed) {
+                stream.write_all(b" ")?;
+                std::thread::sleep(pause);
             }
             Ok(())
         }
