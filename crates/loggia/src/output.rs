@@ -1,9 +1,10 @@
 //! Where resources go that do not go back where they came from, and what else is written.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use loggia_go::printable;
 use loggia_krm::package::{Sources, WriteOptions, changes};
 use loggia_krm::{FunctionResultList, Resource, ResourceList};
 use loggia_yaml::Fidelity;
@@ -36,8 +37,8 @@ impl Destination {
     pub(crate) fn write(&self, mut resources: Vec<Resource>) -> Result<(), Failure> {
         resources.iter_mut().for_each(Resource::fold_header);
         match self {
-            Self::Stdout => print(&ResourceList::new(resources).emit()),
-            Self::Unwrap => print(&ResourceList::new(resources).emit_documents(Fidelity::Faithful)),
+            Self::Stdout => print_data(&ResourceList::new(resources).emit()),
+            Self::Unwrap => print_data(&ResourceList::new(resources).emit_documents(Fidelity::Faithful)),
             Self::Folder(folder) => write_folder(folder, resources),
         }
     }
@@ -63,11 +64,21 @@ pub(crate) fn write_folder(folder: &Path, resources: Vec<Resource>) -> Result<()
     planned.apply_to_folder(folder).map_err(|error| error.to_string().into())
 }
 
+/// Prints text for people on standard output.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    write(printable(text).as_bytes())
+}
+
+/// Prints data for programs on standard output: as it is, except on a terminal, which must not obey it.
+pub(crate) fn print_data(text: &str) -> Result<(), Failure> {
+    if io::stdout().is_terminal() { print(text) } else { write(text.as_bytes()) }
+}
+
 /// Writes to standard output. A reader that has had enough is no failure.
 #[allow(clippy::print_stdout)]
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn write(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(format!("cannot write to standard output: {error}").into())
         }

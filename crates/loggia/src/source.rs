@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &Source) -> Result<(), Failure> {
     let package = Package::from_folder(folder, &options).map_err(|error| error.to_string())?;
     let function_config = fn_config.as_deref().map(read_config).transpose()?;
     let list = ResourceList { function_config, ..ResourceList::new(package.resources) };
-    output::print(&if form == "unwrap" { list.emit_documents(Fidelity::Faithful) } else { list.emit() })
+    output::print_data(&if form == "unwrap" { list.emit_documents(Fidelity::Faithful) } else { list.emit() })
 }
 
 fn read_config(file: &Path) -> Result<Node, Failure> {
