@@ -17,8 +17,10 @@ use tracing::{info, warn};
 
 use crate::flags::{ExecFlags, Flags, LogFlags, ServiceFlags};
 
+mod packages;
 mod pods;
 
+pub(crate) use packages::PackageConfig;
 pub(crate) use pods::PodConfig;
 
 /// Where Kubernetes puts the token of a pod's service account.
@@ -31,6 +33,7 @@ pub(crate) struct Config {
     pub(crate) builtin: bool,
     pub(crate) exec: Option<ExecConfig>,
     pub(crate) pods: Option<PodConfig>,
+    pub(crate) packages: PackageConfig,
     /// What stands before the names of images that have no slash, in packages.
     pub(crate) catalog: String,
     /// The same in calls, if it was asked for.
@@ -146,7 +149,17 @@ impl Surroundings {
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
-        let Flags { service, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
+        let Flags {
+            service,
+            log: _,
+            exec,
+            pods: _,
+            pod_tls: _,
+            registries: _,
+            packages,
+            given,
+            leftover,
+        } = flags;
         let ServiceFlags {
             port,
             disable_runtimes,
@@ -184,6 +197,7 @@ impl Config {
             builtin: enabled(Runtime::Builtin),
             exec,
             pods,
+            packages: PackageConfig::resolve(packages)?,
             image_prefix,
             catalog,
             message_limit,

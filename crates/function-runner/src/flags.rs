@@ -89,6 +89,15 @@ loggia_go::flags! {
         pod_tls_key: String, "Its key, PEM.";
     }
 
+    /// What packages may have that the package service renders.
+    pub(crate) struct PackageFlags {
+        max_package_depth: i64 = 64, "How deep packages may nest in one that is rendered; at most 256.";
+        max_pipeline_steps: i64 = 1000,
+            "The most functions in one pipeline, and the most selectors of one function.";
+        allow_any_path: bool,
+            "Let functions of a package write any file of it, also those that no resource was read from.";
+    }
+
     /// How registries are asked about images.
     pub(crate) struct RegistryFlags {
         enable_private_registries: bool, "Use the credentials at --registry-auth-secret-path.";
@@ -116,6 +125,7 @@ pub(crate) struct Flags {
     pub(crate) pods: PodFlags,
     pub(crate) pod_tls: PodTlsFlags,
     pub(crate) registries: RegistryFlags,
+    pub(crate) packages: PackageFlags,
     /// The names of the flags that were given.
     pub(crate) given: BTreeSet<&'static str>,
     /// Words that belong to no flag.
@@ -132,9 +142,9 @@ impl Flags {
     }
 
     fn set(&mut self) -> FlagSet<'_> {
-        let Self { service, log, exec, pods, pod_tls, registries, given: _, leftover: _ } = self;
+        let Self { service, log, exec, pods, pod_tls, registries, packages, given: _, leftover: _ } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
-        set.table(service).table(log).table(exec).table(pods).table(pod_tls).table(registries)
+        set.table(service).table(log).table(exec).table(pods).table(pod_tls).table(registries).table(packages)
     }
 }
 
@@ -178,7 +188,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 45);
+        assert_eq!(listed.len(), 48);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

@@ -5,6 +5,7 @@ mod cli;
 mod diff;
 mod eval;
 mod failure;
+mod file;
 mod image;
 mod output;
 mod printer;
