@@ -186,13 +186,9 @@ pub(crate) fn check_owners(outputs: &[Resource], package_path: &str) -> Result<(
 pub(crate) fn check_places(outputs: &[Resource]) -> Result<(), String> {
     let mut taken = std::collections::HashSet::with_capacity(outputs.len());
     for output in outputs {
-        let clean = path::clean(output.path());
         let path = output.path();
-        if path.starts_with('/') {
-            return Err(format!(
-                "function must not modify resources outside of package: resource has absolute path {path}; write a path relative to the package"
-            ));
-        }
+        // As in kpt, a slash at the beginning stands for the package's folder.
+        let clean = path::clean(path.trim_start_matches('/'));
         if clean == ".." || clean.starts_with("../") {
             return Err(format!(
                 "function must not modify resources outside of package: resource has path {path}"

@@ -25,7 +25,7 @@ impl Places<'_> {
         let mut last = String::new();
         for resource in resources {
             let Some(folder) = folder_below(resource.package_path(), self.root) else { continue };
-            let file = path::join(&[folder, resource.path()]);
+            let file = path::join(&[folder, resource.path().trim_start_matches('/')]);
             if file == last || self.sources.was_read(&file) {
                 continue;
             }
