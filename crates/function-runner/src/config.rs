@@ -149,17 +149,8 @@ impl Surroundings {
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
-        let Flags {
-            service,
-            log: _,
-            exec,
-            pods: _,
-            pod_tls: _,
-            registries: _,
-            packages,
-            given,
-            leftover,
-        } = flags;
+        let Flags { service, log: _, exec, pods: _, pod_tls: _, registries: _, packages, given, leftover } =
+            flags;
         let ServiceFlags {
             port,
             disable_runtimes,

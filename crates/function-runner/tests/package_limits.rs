@@ -106,20 +106,73 @@ fn packages() -> Vec<(&'static str, Resources, &'static str)> {
     vec![
         ("500 nested packages", nested(500), "has more than 256 parts"),
         ("200 nested packages", nested(200), "packages nest more than 64 deep (--max-package-depth)"),
-        ("40000 labels", files([("Kptfile", KPTFILE.replace("  name: app\n", &format!("  name: app\n  labels:\n{labels}")))]), "done"),
-        ("one label 40000 times", files([("Kptfile", KPTFILE.replace("  name: app\n", &format!("  name: app\n  labels:\n{same_labels}")))]), "there are more errors"),
+        (
+            "40000 labels",
+            files([(
+                "Kptfile",
+                KPTFILE.replace("  name: app\n", &format!("  name: app\n  labels:\n{labels}")),
+            )]),
+            "done",
+        ),
+        (
+            "one label 40000 times",
+            files([(
+                "Kptfile",
+                KPTFILE.replace("  name: app\n", &format!("  name: app\n  labels:\n{same_labels}")),
+            )]),
+            "there are more errors",
+        ),
         ("400 steps with one config", files([("Kptfile", pipeline(&shared)), ("c.yaml", config)]), "done"),
-        ("1001 steps", files([("Kptfile", pipeline(&"  - image: no-op\n".repeat(1001)))]), "(--max-pipeline-steps)"),
-        ("2000 selectors", files([("Kptfile", pipeline(&format!("  - image: no-op\n    selectors:\n{selectors}"))), ("cm.yaml", CM.into())]), "has 2000 selectors"),
-        ("doubling", files([("Kptfile", pipeline(&doubling)), ("cm.yaml", CM.replace("blue", "aaaa"))]), "6291456"),
+        (
+            "1001 steps",
+            files([("Kptfile", pipeline(&"  - image: no-op\n".repeat(1001)))]),
+            "(--max-pipeline-steps)",
+        ),
+        (
+            "2000 selectors",
+            files([
+                ("Kptfile", pipeline(&format!("  - image: no-op\n    selectors:\n{selectors}"))),
+                ("cm.yaml", CM.into()),
+            ]),
+            "has 2000 selectors",
+        ),
+        (
+            "doubling",
+            files([("Kptfile", pipeline(&doubling)), ("cm.yaml", CM.replace("blue", "aaaa"))]),
+            "6291456",
+        ),
         ("200000 comments", files([("Kptfile", "#\n".repeat(200_000) + KPTFILE)]), "done"),
         ("3000 packages side by side", with_root(many_packages.clone()), "done"),
-        ("3000 packages without a root", many_packages, "there are 3000 packages and none of them holds the others"),
-        ("a long path", files([("Kptfile", KPTFILE.into()), (&"x".repeat(5000), String::new())]), "is longer than 4096 bytes"),
-        ("stars", with_root(files([(".krmignore", ignore), (&format!("{}.yaml", "a".repeat(4000)), CM.into())])), "done"),
-        ("a write to git", files([("Kptfile", pipeline(&planting(".git/x.yaml"))), ("cm.yaml", CM.into())]), "nothing is written into a `.git` folder"),
-        ("a write to CI", files([("Kptfile", pipeline(&planting(".github/workflows/x.yaml"))), ("cm.yaml", CM.into())]), "hidden"),
-        ("a write to Makefile", files([("Kptfile", pipeline(&planting("Makefile"))), ("Makefile", "all:\n".into())]), "is not a name that resources are read from"),
+        (
+            "3000 packages without a root",
+            many_packages,
+            "there are 3000 packages and none of them holds the others",
+        ),
+        (
+            "a long path",
+            files([("Kptfile", KPTFILE.into()), (&"x".repeat(5000), String::new())]),
+            "is longer than 4096 bytes",
+        ),
+        (
+            "stars",
+            with_root(files([(".krmignore", ignore), (&format!("{}.yaml", "a".repeat(4000)), CM.into())])),
+            "done",
+        ),
+        (
+            "a write to git",
+            files([("Kptfile", pipeline(&planting(".git/x.yaml"))), ("cm.yaml", CM.into())]),
+            "nothing is written into a `.git` folder",
+        ),
+        (
+            "a write to CI",
+            files([("Kptfile", pipeline(&planting(".github/workflows/x.yaml"))), ("cm.yaml", CM.into())]),
+            "hidden",
+        ),
+        (
+            "a write to Makefile",
+            files([("Kptfile", pipeline(&planting("Makefile"))), ("Makefile", "all:\n".into())]),
+            "is not a name that resources are read from",
+        ),
     ]
 }
 
@@ -174,11 +227,16 @@ async fn no_package_stops_the_service() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_goes_away_ends_a_long_pipeline() {
-    let functions = Functions::new().with("counts", &["example.com/counts:v1"], "echo x >> \"$(dirname \"$0\")/../count\"; cat");
+    let functions = Functions::new().with(
+        "counts",
+        &["example.com/counts:v1"],
+        "echo x >> \"$(dirname \"$0\")/../count\"; cat",
+    );
     let server = functions.serve(&[]);
     let steps = "  - image: example.com/counts:v1\n".repeat(1000);
     let resources = files([("Kptfile", pipeline(&steps)), ("cm.yaml", CM.into())]);
-    let stream = client(&server).render(RenderRequest { resources, push_on_render_failure: false }).await.unwrap();
+    let stream =
+        client(&server).render(RenderRequest { resources, push_on_render_failure: false }).await.unwrap();
     let count = || std::fs::read_to_string(functions.note("count")).unwrap_or_default().len();
     eventually("a few steps ran", || count() > 4).await;
     drop(stream);

@@ -350,10 +350,7 @@ mod tests {
         assert!(!line.text.chars().any(is_hidden), "{:?}", line.text);
         let mut line = Line { format: Format::Json, text: "{".to_owned() };
         line.field("message", nasty);
-        assert_eq!(
-            line.text,
-            r#"{,"msg":"a\u001b[2J\u000d\u009b1m\u007f\u202e\u115f\udb40\udc41b""#
-        );
+        assert_eq!(line.text, r#"{,"msg":"a\u001b[2J\u000d\u009b1m\u007f\u202e\u115f\udb40\udc41b""#);
     }
 
     /// Collects the lines that it would write.

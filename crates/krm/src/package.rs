@@ -150,7 +150,9 @@ pub enum ReadErrorKind {
     #[error("the package has more than {0} resource files (--max-package-files)")]
     TooManyFiles(usize),
     /// There are more names in folders than allowed.
-    #[error("the package's folders hold too many names, ten times as many as resource files are allowed (--max-package-files)")]
+    #[error(
+        "the package's folders hold too many names, ten times as many as resource files are allowed (--max-package-files)"
+    )]
     TooManyEntries,
     /// `.krmignore` has too many patterns with too many stars.
     #[error("the patterns of .krmignore take too long to compare; use fewer or simpler ones")]

@@ -47,7 +47,9 @@ fn execute(plan: &Plan, printer: &mut Printer) -> Result<(), Failure> {
     };
     let mut package = match &plan.input {
         Input::Folder(folder) => read_folder(folder, plan.limits.read())?,
-        Input::Stream => Package { resources: sink::read_stream(plan.limits.max_package_size)?, ..Package::default() },
+        Input::Stream => {
+            Package { resources: sink::read_stream(plan.limits.max_package_size)?, ..Package::default() }
+        }
     };
     let config = take_out(&mut package.resources, plan.config_path.as_deref());
     let resources = std::mem::take(&mut package.resources);
@@ -94,8 +96,7 @@ fn write(plan: &Plan, resources: Vec<Resource>, package: &Package) -> Result<Opt
                 }
                 _ => error.to_string(),
             };
-            let planned =
-                changes(resources, &package.sources, &package.name, &options).map_err(failed)?;
+            let planned = changes(resources, &package.sources, &package.name, &options).map_err(failed)?;
             planned.apply_to_folder(folder).map_err(failed)?;
             Ok(Some(planned))
         }

@@ -43,8 +43,7 @@ pub(crate) fn run(arguments: Render) -> Result<(), Failure> {
     let folder = resolve_folder(package.as_deref().unwrap_or(Path::new(".")), &mut printer)?;
     output::prepare_results(results_dir.as_deref())?;
 
-    let limits =
-        Limits { nesting: max_package_depth.into(), steps: max_pipeline_steps, ..limits.render() };
+    let limits = Limits { nesting: max_package_depth.into(), steps: max_pipeline_steps, ..limits.render() };
     let paths = output::paths(allow_any_path);
     let (strict, attribution) = (runtimes.strict, attribution_wanted());
     let options = Options { image_prefix, strict, attribution, limits, paths };

@@ -111,12 +111,18 @@ fn eval_sink_and_new_folders_keep_to_the_same_rules() {
     );
     let folder = package.path.parent().unwrap();
     let ran = loggia(&["fn", "eval", "app", "--exec", &script], folder, "");
-    assert_refused(&ran, "plant\": `Makefile` cannot be written: it is not a name that resources are read from");
+    assert_refused(
+        &ran,
+        "plant\": `Makefile` cannot be written: it is not a name that resources are read from",
+    );
     assert_eq!(package.read("Makefile"), "all:\n");
     let ran = loggia(&["fn", "eval", "app", "--exec", &script, "-o", "out"], folder, "");
     assert_refused(&ran, "`Makefile` cannot be written");
     let stream = |path: &str| {
-        CM.replace("  name: cm\n", &format!("  name: cm\n  annotations:\n    config.kubernetes.io/path: {path}\n"))
+        CM.replace(
+            "  name: cm\n",
+            &format!("  name: cm\n  annotations:\n    config.kubernetes.io/path: {path}\n"),
+        )
     };
     for path in ["Makefile", ".git/config.yaml", "a/GIT~1/x.yaml"] {
         let ran = loggia(&["fn", "sink", "new"], folder, &stream(path));
@@ -130,7 +136,9 @@ fn eval_sink_and_new_folders_keep_to_the_same_rules() {
 #[test]
 fn a_subpackage_cannot_plant_files_in_the_package_around_it() {
     let root = Package::new(&[]).path.display().to_string();
-    for (path, owner) in [("x.yaml", "PKG"), ("x.yaml", "PKG/other"), ("x.yaml", "PKG/sub/../other"), ("/../x.yaml", "")] {
+    for (path, owner) in
+        [("x.yaml", "PKG"), ("x.yaml", "PKG/other"), ("x.yaml", "PKG/sub/../other"), ("/../x.yaml", "")]
+    {
         let package = Package::new(&[("Kptfile", KPTFILE), ("other/Kptfile", KPTFILE)]);
         let owner = owner.replace("PKG", &package.path.display().to_string());
         package.write("sub/Kptfile", &starlark(&planting(path, &owner)));
@@ -147,13 +155,17 @@ fn a_subpackage_cannot_plant_files_in_the_package_around_it() {
 #[test]
 fn reading_stays_inside_the_package() {
     let make: [(&str, &dyn Fn(&Package)); 6] = [
-        ("leads out of the package", &|package| symlink("../secret.yaml", package.path.join("a.yaml")).unwrap()),
+        ("leads out of the package", &|package| {
+            symlink("../secret.yaml", package.path.join("a.yaml")).unwrap()
+        }),
         ("leads out of the package", &|package| symlink("/dev/zero", package.path.join("a.yaml")).unwrap()),
         ("leads out of the package", &|package| {
             fs::create_dir(package.path.join("sub")).unwrap();
             symlink("/dev/zero", package.path.join("sub/Kptfile")).unwrap();
         }),
-        ("leads out of the package", &|package| symlink("/dev/zero", package.path.join(".krmignore")).unwrap()),
+        ("leads out of the package", &|package| {
+            symlink("/dev/zero", package.path.join(".krmignore")).unwrap()
+        }),
         ("leads in a circle", &|package| symlink("a.yaml", package.path.join("a.yaml")).unwrap()),
         ("not a regular file", &|package| {
             assert!(Command::new("mkfifo").arg(package.path.join("a.yaml")).status().unwrap().success());
@@ -176,9 +188,11 @@ fn reading_stays_inside_the_package() {
 #[test]
 fn a_config_path_is_a_regular_file_of_the_package() {
     let kptfile = format!("{KPTFILE}pipeline:\n  mutators:\n  - image: no-op\n    configPath: fn.txt\n");
-    for (target, reason) in
-        [("/dev/zero", "leads out of the package"), ("/dev/stdin", "leads out of the package"), ("../secret", "leads out of the package")]
-    {
+    for (target, reason) in [
+        ("/dev/zero", "leads out of the package"),
+        ("/dev/stdin", "leads out of the package"),
+        ("../secret", "leads out of the package"),
+    ] {
         let package = Package::new(&[("Kptfile", &kptfile)]);
         symlink(target, package.path.join("fn.txt")).unwrap();
         assert_refused(&render(&package, &[]), reason);
@@ -186,7 +200,11 @@ fn a_config_path_is_a_regular_file_of_the_package() {
     let package = Package::new(&[("Kptfile", &kptfile)]);
     assert!(Command::new("mkfifo").arg(package.path.join("fn.txt")).status().unwrap().success());
     assert_refused(&render(&package, &[]), "not a regular file");
-    let ran = loggia(&["fn", "eval", "app", "-i", "no-op", "--fn-config", "app/fn.txt"], package.path.parent().unwrap(), "");
+    let ran = loggia(
+        &["fn", "eval", "app", "-i", "no-op", "--fn-config", "app/fn.txt"],
+        package.path.parent().unwrap(),
+        "",
+    );
     assert_refused(&ran, "not a regular file");
     let ran = loggia(
         &["fn", "eval", "app", "-i", "no-op", "--fn-config", "/dev/zero"],
@@ -225,7 +243,11 @@ fn results_do_not_follow_a_link_of_the_package() {
 
 #[test]
 fn limits_end_in_an_error_that_names_the_flag() {
-    let package = Package::new(&[("Kptfile", KPTFILE), ("cm.yaml", CM), ("big.yaml", &format!("{CM}  x: {}\n", "y".repeat(5000)))]);
+    let package = Package::new(&[
+        ("Kptfile", KPTFILE),
+        ("cm.yaml", CM),
+        ("big.yaml", &format!("{CM}  x: {}\n", "y".repeat(5000))),
+    ]);
     assert_refused(&render(&package, &["--max-file-size", "1000"]), "(--max-file-size)");
     assert_refused(&render(&package, &["--max-package-size", "1000"]), "(--max-package-size)");
     assert_refused(&render(&package, &["--max-package-files", "2"]), "(--max-package-files)");
@@ -235,13 +257,18 @@ fn limits_end_in_an_error_that_names_the_flag() {
     }
     assert_refused(&render(&nested, &[]), "packages nest more than 64 deep (--max-package-depth)");
     assert_eq!(render(&nested, &["--max-package-depth", "200"]).code, 0);
-    let breadth_first = KPTFILE.replace("name: app\n", "name: app\n  annotations:\n    kpt.dev/bfs-rendering: \"true\"\n");
+    let breadth_first =
+        KPTFILE.replace("name: app\n", "name: app\n  annotations:\n    kpt.dev/bfs-rendering: \"true\"\n");
     nested.write("Kptfile", &breadth_first);
     assert_refused(&render(&nested, &[]), "packages nest more than 64 deep (--max-package-depth)");
     let steps = "  - image: no-op\n".repeat(1001);
     let long = Package::new(&[("Kptfile", &format!("{KPTFILE}pipeline:\n  mutators:\n{steps}"))]);
-    assert_refused(&render(&long, &[]), "has 1001 functions, more than the 1000 that are allowed (--max-pipeline-steps)");
-    let source = loggia(&["fn", "source", "app", "--max-package-files", "1"], package.path.parent().unwrap(), "");
+    assert_refused(
+        &render(&long, &[]),
+        "has 1001 functions, more than the 1000 that are allowed (--max-pipeline-steps)",
+    );
+    let source =
+        loggia(&["fn", "source", "app", "--max-package-files", "1"], package.path.parent().unwrap(), "");
     assert_refused(&source, "(--max-package-files)");
     let sink = loggia(&["fn", "sink", "new", "--max-package-size", "10"], package.path.parent().unwrap(), CM);
     assert_refused(&sink, "standard input has more than 10 bytes (--max-package-size)");
@@ -254,18 +281,25 @@ fn values_that_double_with_each_step_end_in_an_error() {
     let package = Package::new(&[("Kptfile", &kptfile), ("cm.yaml", &CM.replace("blue", "aaaa"))]);
     let ran = render(&package, &["--max-package-size", "1000000"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stderr.contains("more than 1000000 bytes"), "{}", &ran.stderr[ran.stderr.len().saturating_sub(1000)..]);
+    assert!(
+        ran.stderr.contains("more than 1000000 bytes"),
+        "{}",
+        &ran.stderr[ran.stderr.len().saturating_sub(1000)..]
+    );
     assert!(package.read("cm.yaml").contains("aaaa"));
 }
 
 #[test]
 fn nothing_of_a_package_is_obeyed_by_the_terminal() {
     let nasty = "\\x1b]0;title\\x07\\x1b[2J\\x1b[1;1H[PASS] all fine\\r\\x9b1m\\u202eevil\\u200b";
-    let package = Package::new(&[("Kptfile", &starlark(&format!("print({nasty:?})", nasty = "X"))), ("cm.yaml", CM)]);
+    let package =
+        Package::new(&[("Kptfile", &starlark(&format!("print({nasty:?})", nasty = "X"))), ("cm.yaml", CM)]);
     package.write("Kptfile", &starlark(&format!("print(\"{nasty}\")\nfail(\"{nasty}\")")));
     let check = |ran: &Ran| {
         for (name, text) in [("stdout", &ran.stdout), ("stderr", &ran.stderr)] {
-            let bad = text.chars().find(|c| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202e}' | '\u{200b}'));
+            let bad = text.chars().find(|c| {
+                (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202e}' | '\u{200b}')
+            });
             assert_eq!(bad, None, "{name}: {text:?}");
         }
     };
@@ -277,7 +311,10 @@ fn nothing_of_a_package_is_obeyed_by_the_terminal() {
     let ran = render(&package, &[]);
     check(&ran);
     assert!(ran.stderr.contains("a\\x1b[2J\\u{202e}.yaml"), "{}", ran.stderr);
-    let package = Package::new(&[("Kptfile", KPTFILE), ("a\u{1b}[2J.yaml", "# \u{202e}bidi\napiVersion: v1\nkind: A\nmetadata:\n    name: \"x\"\n")]);
+    let package = Package::new(&[
+        ("Kptfile", KPTFILE),
+        ("a\u{1b}[2J.yaml", "# \u{202e}bidi\napiVersion: v1\nkind: A\nmetadata:\n    name: \"x\"\n"),
+    ]);
     check(&render(&package, &["--diff"]));
     check(&loggia(&["fn", "render", "x\u{1b}[2J"], &package.path, ""));
     check(&loggia(&["fn", "\u{1b}[2J"], &package.path, ""));
@@ -290,7 +327,8 @@ fn nothing_of_a_package_is_obeyed_by_the_terminal() {
 
 #[test]
 fn data_on_a_terminal_is_made_visible() {
-    let package = Package::new(&[("a.yaml", "# \u{202e}bidi\napiVersion: v1\nkind: A\nmetadata:\n  name: x\n")]);
+    let package =
+        Package::new(&[("a.yaml", "# \u{202e}bidi\napiVersion: v1\nkind: A\nmetadata:\n  name: x\n")]);
     let mut script = Command::new("script");
     let command = format!("{} fn source .", env!("CARGO_BIN_EXE_loggia"));
     script.args(["-qec", &command, "/dev/null"]).current_dir(&package.path);
@@ -301,9 +339,11 @@ fn data_on_a_terminal_is_made_visible() {
 
 #[test]
 fn a_large_package_is_possible() {
-    let package = Package::new(&[("Kptfile", &format!("{KPTFILE}pipeline:\n  mutators:\n  - image: no-op\n"))]);
+    let package =
+        Package::new(&[("Kptfile", &format!("{KPTFILE}pipeline:\n  mutators:\n  - image: no-op\n"))]);
     for number in 0..3_000 {
-        package.write(&format!("d{}/cm{number}.yaml", number % 50), &CM.replace("cm", &format!("cm{number}")));
+        package
+            .write(&format!("d{}/cm{number}.yaml", number % 50), &CM.replace("cm", &format!("cm{number}")));
     }
     let ran = render(&package, &[]);
     assert_eq!(ran.code, 0, "{ran:?}");

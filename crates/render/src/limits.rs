@@ -117,7 +117,10 @@ fn exceed(resources: &[Resource], limit: usize) -> bool {
 pub(crate) fn report_size(result: &FunctionResult) -> usize {
     let items = result.results.0.iter().map(|item| {
         let reference = item.resource_ref.as_ref().map_or(0, |reference| {
-            reference.api_version.len() + reference.kind.len() + reference.name.len() + reference.namespace.len()
+            reference.api_version.len()
+                + reference.kind.len()
+                + reference.name.len()
+                + reference.namespace.len()
         });
         let field = item.field.as_ref().map_or(0, |field| {
             let values = [&field.current_value, &field.proposed_value];

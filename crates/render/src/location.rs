@@ -172,7 +172,8 @@ pub(crate) fn check_owners(outputs: &[Resource], package_path: &str) -> Result<(
         let rest = owner.strip_prefix(own);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && path::clean(owner) == owner
     };
-    match outputs.iter().map(Resource::package_path).find(|owner| *owner != package_path && !is_inside(owner)) {
+    match outputs.iter().map(Resource::package_path).find(|owner| *owner != package_path && !is_inside(owner))
+    {
         Some(owner) => Err(format!(
             "function must not modify resources outside of package: it runs for {} and left a resource in {}",
             quote(package_path),

@@ -82,7 +82,8 @@ impl Run<'_> {
         kptfile: &Kptfile,
         input: Vec<Resource>,
     ) -> Result<Vec<Resource>, Stopped> {
-        let (unique_path, display_path) = (self.opened.source.unique_path(folder), self.opened.source.display_path(folder));
+        let (unique_path, display_path) =
+            (self.opened.source.unique_path(folder), self.opened.source.display_path(folder));
         self.progress.package(&display_path);
         if kptfile.has_empty_pipeline() {
             return match check_krm(&input) {

@@ -282,7 +282,10 @@ impl Run<'_> {
             .map_err(|error| stop(RenderError::other(error).during("pkg.Subpackages", &unique_path)))?;
         if !folders.is_empty() {
             limits.check_nesting(level + 1).map_err(|text| {
-                stop(RenderError::other(format!("{unique_path}: {text}")).during("pkg.Subpackages", &unique_path))
+                stop(
+                    RenderError::other(format!("{unique_path}: {text}"))
+                        .during("pkg.Subpackages", &unique_path),
+                )
             })?;
         }
         let read = |subfolder: &String| {

@@ -483,8 +483,7 @@ fn quickly<T>(work: impl FnOnce() -> T) -> T {
 #[test]
 fn very_many_labels_are_read_and_edited_in_time_that_grows_with_them() {
     let labels: String = (0..40_000).map(|n| format!("    l{n}: v\n")).collect();
-    let source =
-        format!("apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n  labels:\n{labels}");
+    let source = format!("apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n  labels:\n{labels}");
     let text = quickly(|| {
         let mut document = KptfileDocument::parse(&source, "/p").expect("is fine");
         document.edit(|kptfile| {
@@ -494,13 +493,14 @@ fn very_many_labels_are_read_and_edited_in_time_that_grows_with_them() {
         });
         document.to_yaml()
     });
-    assert!(text.contains("    m39999: w\n") && !text.contains("    l17: v\n") && text.contains("    l18: v\n"));
+    assert!(
+        text.contains("    m39999: w\n") && !text.contains("    l17: v\n") && text.contains("    l18: v\n")
+    );
 }
 
 #[test]
 fn very_many_conditions_are_edited_in_time_that_grows_with_them() {
-    let conditions: String =
-        (0..20_000).map(|n| format!("  - type: t{n}\n    status: \"True\"\n")).collect();
+    let conditions: String = (0..20_000).map(|n| format!("  - type: t{n}\n    status: \"True\"\n")).collect();
     let source = format!(
         "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\nstatus:\n  conditions:\n{conditions}"
     );
@@ -517,7 +517,9 @@ fn very_many_conditions_are_edited_in_time_that_grows_with_them() {
 fn very_many_errors_are_cut() {
     let same = "    l: v\n".repeat(20_000);
     let unknown: String = (0..20_000).map(|n| format!("f{n}: v\n")).collect();
-    for source in [format!("metadata:\n  name: p\n  labels:\n{same}"), format!("metadata:\n  name: p\n{unknown}")] {
+    for source in
+        [format!("metadata:\n  name: p\n  labels:\n{same}"), format!("metadata:\n  name: p\n{unknown}")]
+    {
         let source = format!("apiVersion: kpt.dev/v1\nkind: Kptfile\n{source}");
         let error = quickly(|| Kptfile::parse(&source, "/p").expect_err("does not fit").to_string());
         assert!(error.ends_with("there are more errors"), "{}", &error[error.len() - 200..]);
@@ -528,8 +530,9 @@ fn very_many_errors_are_cut() {
 #[test]
 fn a_config_that_many_steps_share_is_read_once() {
     let steps = "  - image: a:v1\n    configPath: c.yaml\n".repeat(400);
-    let source =
-        format!("apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n{steps}");
+    let source = format!(
+        "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n{steps}"
+    );
     let reads = std::cell::Cell::new(0);
     let open = |_: &str| {
         reads.set(reads.get() + 1);

@@ -135,7 +135,8 @@ mod tests {
             ("a*c", "abcbc", true),
         ];
         for (pattern, text, expected) in cases {
-            let matched = Glob::parse(pattern).is_some_and(|glob| glob.matches(text, &mut 1000) == Some(true));
+            let matched =
+                Glob::parse(pattern).is_some_and(|glob| glob.matches(text, &mut 1000) == Some(true));
             assert_eq!(matched, expected, "{pattern} on {text}");
         }
     }

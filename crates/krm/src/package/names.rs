@@ -21,10 +21,7 @@ pub enum Paths {
 
 /// Whether a reader takes resources from files of this name.
 pub(super) fn is_resource_file(name: &str, json: bool) -> bool {
-    name == KPTFILE
-        || name.ends_with(".yaml")
-        || name.ends_with(".yml")
-        || (json && name.ends_with(".json"))
+    name == KPTFILE || name.ends_with(".yaml") || name.ends_with(".yml") || (json && name.ends_with(".json"))
 }
 
 /// Whether a part of the path is git's folder, under any name that some file system takes for it.
@@ -83,7 +80,19 @@ mod tests {
 
     #[test]
     fn git_is_known_under_all_its_names() {
-        for name in [".git", ".GIT", ".Git", ".git.", ".git ", ".git . .", ".g\u{200c}it", "\u{feff}.git", "GIT~1", "git~12", ".git::$INDEX_ALLOCATION"] {
+        for name in [
+            ".git",
+            ".GIT",
+            ".Git",
+            ".git.",
+            ".git ",
+            ".git . .",
+            ".g\u{200c}it",
+            "\u{feff}.git",
+            "GIT~1",
+            "git~12",
+            ".git::$INDEX_ALLOCATION",
+        ] {
             assert!(is_git(name), "{name:?}");
             assert!(has_git_part(&format!("a/{name}/hooks/x.yaml")), "{name:?}");
         }
@@ -99,7 +108,9 @@ mod tests {
         for path in ["a.yaml", "a/b.yml", "x.json", "Kptfile", "sub/Kptfile"] {
             assert_eq!(check(path, Paths::Package), Ok(()), "{path}");
         }
-        for path in ["Makefile", "GNUmakefile", "run.sh", "a.yaml.sh", "kptfile", "sub/x.YAML", "yaml", "a.yaml~"] {
+        for path in
+            ["Makefile", "GNUmakefile", "run.sh", "a.yaml.sh", "kptfile", "sub/x.YAML", "yaml", "a.yaml~"]
+        {
             let error = check(path, Paths::Package).expect_err(path);
             assert!(error.contains("is not a name that resources are read from"), "{error}");
             assert_eq!(check(path, Paths::Any), Ok(()), "{path}");

@@ -85,7 +85,9 @@ pub enum WriteErrorKind {
         target: String,
     },
     /// A path leads through a link to a place that is not read by its own name.
-    #[error("`{path}` cannot be written through a symbolic link to `{target}`, which is not a resource file; --allow-any-path allows it")]
+    #[error(
+        "`{path}` cannot be written through a symbolic link to `{target}`, which is not a resource file; --allow-any-path allows it"
+    )]
     ThroughLink {
         /// The path.
         path: String,
@@ -93,13 +95,19 @@ pub enum WriteErrorKind {
         target: String,
     },
     /// No reader would read the file again.
-    #[error("`{0}` cannot be written: it is not a name that resources are read from (*.yaml, *.yml, *.json, Kptfile); --allow-any-path allows it")]
+    #[error(
+        "`{0}` cannot be written: it is not a name that resources are read from (*.yaml, *.yml, *.json, Kptfile); --allow-any-path allows it"
+    )]
     NotResourceFile(String),
     /// A new file that is hidden.
-    #[error("`{0}` cannot be written: it would be a new hidden file or in a hidden folder, where other programs look for their settings; --allow-any-path allows it")]
+    #[error(
+        "`{0}` cannot be written: it would be a new hidden file or in a hidden folder, where other programs look for their settings; --allow-any-path allows it"
+    )]
     Hidden(String),
     /// The file is there, but it was not read.
-    #[error("`{0}` cannot be replaced: it is not among the files that the package was read from; --allow-any-path allows it")]
+    #[error(
+        "`{0}` cannot be replaced: it is not among the files that the package was read from; --allow-any-path allows it"
+    )]
     NotRead(String),
     /// The file would be git's.
     #[error("`{0}` cannot be written: nothing is written into a `.git` folder")]

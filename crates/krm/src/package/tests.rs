@@ -197,7 +197,10 @@ fn limits_are_kept() {
         limited(|limits| limits.file_bytes = 10),
         "PKG/a.yaml: has 52 bytes, more than the 10 that are allowed for one file (--max-file-size)"
     );
-    assert_eq!(limited(|limits| limits.files = 1), "PKG: the package has more than 1 resource files (--max-package-files)");
+    assert_eq!(
+        limited(|limits| limits.files = 1),
+        "PKG: the package has more than 1 resource files (--max-package-files)"
+    );
     assert_eq!(
         limited(|limits| limits.total_bytes = 80),
         "PKG: the package has more than 80 bytes of resource files (--max-package-size)"
@@ -207,7 +210,10 @@ fn limits_are_kept() {
     let mut options = ReadOptions::default();
     options.limits.file_bytes = 10;
     let error = Package::from_files(&files, &options).expect_err("too large").to_string();
-    assert_eq!(error, "a.yaml: has 52 bytes, more than the 10 that are allowed for one file (--max-file-size)");
+    assert_eq!(
+        error,
+        "a.yaml: has 52 bytes, more than the 10 that are allowed for one file (--max-file-size)"
+    );
 }
 
 #[test]
@@ -450,8 +456,14 @@ fn a_path_must_stay_inside_the_package() {
         write_error(folder.path(), "a/../../x.yaml"),
         "resource must be written under package PKG: ../x.yaml"
     );
-    assert_eq!(write_error(folder.path(), "sub.yaml"), "config.kubernetes.io/path cannot be a directory: sub.yaml");
-    assert_eq!(write_error(folder.path(), "sub.yaml/.."), "config.kubernetes.io/path cannot be a directory: .");
+    assert_eq!(
+        write_error(folder.path(), "sub.yaml"),
+        "config.kubernetes.io/path cannot be a directory: sub.yaml"
+    );
+    assert_eq!(
+        write_error(folder.path(), "sub.yaml/.."),
+        "config.kubernetes.io/path cannot be a directory: ."
+    );
     let real = outside.path().canonicalize().expect("is there");
     assert_eq!(
         write_error(folder.path(), "exit/new/x.yaml"),

@@ -169,7 +169,10 @@ impl<T: Tree> Walk<'_, T> {
     fn enter_package(&mut self, folder: &str) -> Result<(), ReadError> {
         let path = path::inside(folder, IGNORE_FILE);
         let content = self.tree.read(&self.in_tree(&path), EntryKind::Unknown, IGNORE_FILE_BYTES);
-        let content = content.map_err(|kind| self.error(&path, None, kind))?;
+        let content = content.map_err(|kind| match kind {
+            ReadErrorKind::FileTooLarge { .. } => self.error(&path, None, ReadErrorKind::IgnoreFileTooCostly),
+            kind => self.error(&path, None, kind),
+        })?;
         let ignore =
             content.map_or_else(Ignore::default, |text| Ignore::parse(&String::from_utf8_lossy(&text)));
         self.ignores.push((folder.to_owned(), ignore));

@@ -13,7 +13,8 @@ use crate::failure::Failure;
 
 /// Puts the function into the folder's Kptfile, in place of the same one if it is there. Returns what to say about it.
 pub(super) fn save_function(folder: &Path, function: Function, role: Role) -> Result<String, Failure> {
-    let content = Reader::folder(folder, Limits::default()).ok().and_then(|reader| reader.file(KPTFILE).ok()?);
+    let content =
+        Reader::folder(folder, Limits::default()).ok().and_then(|reader| reader.file(KPTFILE).ok()?);
     let text = content.and_then(|content| String::from_utf8(content).ok());
     let document = text.and_then(|text| KptfileDocument::parse(&text, &folder.display().to_string()).ok());
     let Some(mut document) = document else {

@@ -39,7 +39,13 @@ pub(super) fn is_outcome(event: &RenderEvent) -> bool {
 
 /// The status of a task that could not be carried out.
 fn status(error: &TaskError) -> Status {
-    let text = error.to_string();
+    // It travels in headers, and may quote a file.
+    const MOST: usize = 8 << 10;
+    let mut text = error.to_string();
+    if text.len() > MOST {
+        text.truncate(text.floor_char_boundary(MOST));
+        text.push_str(" …");
+    }
     match error {
         TaskError::NotDraft(_) => Status::failed_precondition(text),
         TaskError::TaskCount

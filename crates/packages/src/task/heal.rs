@@ -77,7 +77,10 @@ impl Donors {
         let (key, path) = (key(resource), resource.path().to_owned());
         let all = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
         let same = self.by_file.get(&(key, path)).map_or(&[][..], Vec::as_slice);
-        let others = all.iter().take(Self::MOST * Self::MOST).filter(|at| self.resources[**at].path() != resource.path());
+        let others = all
+            .iter()
+            .take(Self::MOST * Self::MOST)
+            .filter(|at| self.resources[**at].path() != resource.path());
         same.iter().chain(others).copied().take(Self::MOST).collect()
     }
 
@@ -143,12 +146,8 @@ fn forget_unchanged(old: &mut Node, new: &Node, depth: usize) {
     }
     match (old.kind(), new.kind()) {
         (Kind::Mapping, Kind::Mapping) => {
-            let values: HashMap<&str, &Node> = new
-                .pairs()
-                .iter()
-                .rev()
-                .filter_map(|pair| Some((pair.key.scalar()?, &pair.value)))
-                .collect();
+            let values: HashMap<&str, &Node> =
+                new.pairs().iter().rev().filter_map(|pair| Some((pair.key.scalar()?, &pair.value))).collect();
             for pair in old.pairs_mut().into_iter().flatten() {
                 let value = pair.key.scalar().and_then(|key| values.get(key));
                 let Some(value) = value.copied() else { continue };

@@ -90,7 +90,8 @@ fn without_support_of_the_kernel_the_answers_are_the_same() {
     link("real.yaml", &app.join("in.yaml"));
     link("..", &app.join("up"));
     for tree in [Folder::open(&app).unwrap(), Folder::open(&app).unwrap().without_kernel_support()] {
-        let read = |path: &str| tree.read(path, EntryKind::Other, 1000).map(|content| content.map(|c| c.len()));
+        let read =
+            |path: &str| tree.read(path, EntryKind::Other, 1000).map(|content| content.map(|c| c.len()));
         assert!(matches!(read("out.yaml"), Err(ReadErrorKind::LeadsOutside)));
         assert!(matches!(read("zero.yaml"), Err(ReadErrorKind::LeadsOutside)));
         assert!(matches!(read("up/secret.yaml"), Err(ReadErrorKind::LeadsOutside)));
@@ -175,7 +176,10 @@ fn only_files_that_supplied_resources_are_replaced() {
         ("Makefile", "is not a name that resources are read from"),
         ("new.sh", "is not a name that resources are read from"),
         (".envrc", "is not a name that resources are read from"),
-        ("ci/pipeline.yaml", "`ci/pipeline.yaml` cannot be replaced: it is not among the files that the package was read from"),
+        (
+            "ci/pipeline.yaml",
+            "`ci/pipeline.yaml` cannot be replaced: it is not among the files that the package was read from",
+        ),
         (".github/workflows/x.yaml", "hidden"),
         (".git/hooks/pre-commit", "nothing is written into a `.git` folder"),
         (".GIT/x.yaml", "nothing is written into a `.git` folder"),
@@ -206,7 +210,10 @@ fn nothing_is_written_through_links_to_other_files() {
     assert!(error.starts_with("`a.yaml` cannot be written through a symbolic link to `build.sh`"), "{error}");
     assert_eq!(text(folder.path(), "build.sh"), CM);
     let error = add(folder.path(), "linked/y.yaml", Paths::Package).unwrap_err();
-    assert!(error.starts_with("`linked/y.yaml` cannot be written through a symbolic link to `real`"), "{error}");
+    assert!(
+        error.starts_with("`linked/y.yaml` cannot be written through a symbolic link to `real`"),
+        "{error}"
+    );
     assert_eq!(listing(&folder.path().join("real")), ["x.yaml"]);
 }
 
@@ -240,14 +247,16 @@ fn a_file_that_appears_meanwhile_is_not_replaced() {
 
 #[test]
 fn in_memory_the_same_files_are_refused() {
-    let mut files = memory(&[("a.yaml", CM), ("Makefile", "all:\n"), (".krmignore", "ci\n"), ("ci/x.yaml", "a: 1\n")]);
+    let mut files =
+        memory(&[("a.yaml", CM), ("Makefile", "all:\n"), (".krmignore", "ci\n"), ("ci/x.yaml", "a: 1\n")]);
     let before = files.clone();
-    for (path, part) in [("Makefile", "is not a name"), ("ci/x.yaml", "cannot be replaced"), (".git/x.yaml", ".git")] {
+    for (path, part) in
+        [("Makefile", "is not a name"), ("ci/x.yaml", "cannot be replaced"), (".git/x.yaml", ".git")]
+    {
         let mut package = Package::from_files(&files, &ReadOptions::default()).unwrap();
         package.resources[0].set_path(path).unwrap();
-        let ended = package
-            .changes(&WriteOptions::default())
-            .and_then(|changes| changes.apply_to_files(&mut files));
+        let ended =
+            package.changes(&WriteOptions::default()).and_then(|changes| changes.apply_to_files(&mut files));
         let error = ended.expect_err(path).to_string();
         assert!(error.contains(part), "{error}");
         assert_eq!(files, before);
