@@ -127,7 +127,7 @@ pub enum ReadErrorKind {
     #[error("not a regular file")]
     NotAFile,
     /// It is a link that leads out of the package.
-    #[error("leads out of the package by an absolute link or by `..`; copy the file into the package")]
+    #[error("leads out of the package through a symbolic link; copy the file into the package")]
     LeadsOutside,
     /// It is a link that leads to itself, or over too many others.
     #[error("a symbolic link that leads in a circle or over too many others")]

@@ -46,29 +46,47 @@ impl Folder {
         Self { kernel_confines: AtomicBool::new(false), ..self }
     }
 
-    /// Opens what is at a path, wherever links inside of the root lead.
+    /// Opens what is at a path, wherever links lead as long as that is below the root.
     fn open_inside(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let path = if path.is_empty() { "." } else { path };
-        if self.kernel_confines.load(Ordering::Relaxed) {
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-            for _ in 0..ATTEMPTS {
-                match openat2(&self.descriptor, path, flags, Mode::empty(), resolve) {
-                    Err(Errno::AGAIN | Errno::INTR) => {}
-                    Err(Errno::NOSYS | Errno::PERM) => {
-                        self.kernel_confines.store(false, Ordering::Relaxed);
-                        break;
-                    }
-                    other => return other,
-                }
+        let path = Path::new(if path.is_empty() { "." } else { path });
+        let links = ResolveFlags::NO_MAGICLINKS;
+        match self.open_beneath(path, flags, links) {
+            // An absolute link, or one that leaves the root on its way, may still lead into it. What it leads to is
+            // opened by its own name, which no link has a part in.
+            Some(Err(Errno::XDEV)) => {
+                let real = self.resolve(path).map_err(|_| Errno::XDEV)?;
+                self.open_beneath(&real, flags, ResolveFlags::NO_SYMLINKS).unwrap_or(Err(Errno::XDEV))
+            }
+            Some(opened) => opened,
+            None => {
+                let real = self.resolve(path)?;
+                let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOFOLLOW;
+                openat(&self.descriptor, real, flags, Mode::empty())
             }
         }
-        let real = self.resolve(path)?;
-        openat(&self.descriptor, real, flags | OFlags::NOFOLLOW, Mode::empty())
+    }
+
+    /// Has the kernel open a path without leaving the root; none if it cannot.
+    fn open_beneath(&self, path: &Path, flags: OFlags, how: ResolveFlags) -> Option<Result<OwnedFd, Errno>> {
+        if !self.kernel_confines.load(Ordering::Relaxed) {
+            return None;
+        }
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        for _ in 0..ATTEMPTS {
+            match openat2(&self.descriptor, path, flags, Mode::empty(), how | ResolveFlags::BENEATH) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    self.kernel_confines.store(false, Ordering::Relaxed);
+                    return None;
+                }
+                other => return Some(other),
+            }
+        }
+        Some(Err(Errno::AGAIN))
     }
 
     /// Where a path leads, relative to the root.
-    fn resolve(&self, path: &str) -> Result<PathBuf, Errno> {
+    fn resolve(&self, path: &Path) -> Result<PathBuf, Errno> {
         let errno = |error: &io::Error| Errno::from_io_error(error).unwrap_or(Errno::IO);
         let real = self.root.join(path).canonicalize().map_err(|error| errno(&error))?;
         match real.strip_prefix(&self.root) {
@@ -80,7 +98,7 @@ impl Folder {
 
     /// A link to a file of git's own is not followed: what is read may be written again.
     fn check_target(&self, path: &str) -> Result<(), ReadErrorKind> {
-        let real = self.resolve(path).map_err(kind_of)?;
+        let real = self.resolve(Path::new(path)).map_err(kind_of)?;
         if has_git_part(&real.to_string_lossy()) { Err(ReadErrorKind::InGitFolder) } else { Ok(()) }
     }
 }

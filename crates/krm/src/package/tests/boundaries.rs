@@ -26,7 +26,7 @@ fn link_error(target: &str, prepare: impl FnOnce(&Path)) -> String {
 #[test]
 fn reading_never_leaves_the_package() {
     const OUT: &str =
-        "PKG/a.yaml: leads out of the package by an absolute link or by `..`; copy the file into the package";
+        "PKG/a.yaml: leads out of the package through a symbolic link; copy the file into the package";
     assert_eq!(link_error("../outside/secret.yaml", |_| {}), OUT);
     assert_eq!(link_error("/etc/hostname", |_| {}), OUT);
     assert_eq!(link_error("/dev/zero", |_| {}), OUT);
@@ -111,7 +111,7 @@ fn the_ignore_file_is_a_file_of_the_package_too() {
     link("/dev/zero", &folder.path().join(".krmignore"));
     assert_eq!(
         read_error(folder.path(), &ReadOptions::default()),
-        "PKG/.krmignore: leads out of the package by an absolute link or by `..`; copy the file into the package"
+        "PKG/.krmignore: leads out of the package through a symbolic link; copy the file into the package"
     );
 }
 
@@ -136,6 +136,15 @@ fn limits_count_for_all_packages_of_a_tree() {
     reader.package("sub", &ReadOptions::default()).unwrap();
     let error = reader.package("sub/sub", &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.ends_with("/sub/sub: the package has more than 2 resource files (--max-package-files)"));
+}
+
+#[test]
+fn a_link_that_comes_back_is_followed() {
+    let folder = folder(&[("b.yaml", CM), ("sub/x.txt", "")]);
+    let name = folder.path().file_name().unwrap().to_owned();
+    link(Path::new("..").join(&name).join("b.yaml"), &folder.path().join("back.yaml"));
+    link(folder.path().canonicalize().unwrap().join("b.yaml"), &folder.path().join("absolute.yaml"));
+    assert_eq!(paths(&read(folder.path())), ["absolute.yaml", "b.yaml", "back.yaml"]);
 }
 
 #[test]
