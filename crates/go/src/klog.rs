@@ -21,6 +21,8 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::printable::{is_hidden, printable_line};
+
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -199,7 +201,7 @@ impl Line {
         Self { format, text }
     }
 
-    /// A value from outside must not be able to look like a line of its own.
+    /// A value from outside must not be able to look like a line of its own, nor be obeyed by a terminal.
     fn field(&mut self, name: &str, value: &str) {
         match self.format {
             Format::Text => self.text_field(name, value),
@@ -213,9 +215,9 @@ impl Line {
     fn text_field(&mut self, name: &str, value: &str) {
         let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_graphic() && b != b'"');
         let _ = match (name, plain) {
-            ("message", _) => self.text.write_str(&value.replace('\n', "\\n")),
+            ("message", _) => self.text.write_str(&printable_line(value)),
             (_, true) => write!(self.text, " {name}={value}"),
-            (_, false) => write!(self.text, " {name}={}", crate::quote(value)),
+            (_, false) => write!(self.text, " {name}={}", printable_line(&crate::quote(value))),
         };
     }
 }
@@ -240,7 +242,11 @@ impl fmt::Display for JsonString<'_> {
             match character {
                 '"' | '\\' => write!(f, "\\{character}")?,
                 '\n' => f.write_str("\\n")?,
-                control if control < ' ' => write!(f, "\\u{:04x}", u32::from(control))?,
+                hidden if is_hidden(hidden) => {
+                    for unit in hidden.encode_utf16(&mut [0; 2]) {
+                        write!(f, "\\u{unit:04x}")?;
+                    }
+                }
                 other => f.write_char(other)?,
             }
         }
@@ -330,6 +336,21 @@ mod tests {
         let mut line = Line { format: Format::Json, text: "{".to_owned() };
         line.field("message", "a\n\"b\"\\\u{1}ü");
         assert_eq!(line.text, "{,\"msg\":\"a\\n\\\"b\\\"\\\\\\u0001ü\"");
+    }
+
+    #[test]
+    fn no_line_has_anything_that_a_terminal_obeys() {
+        let nasty = "a\u{1b}[2J\r\u{9b}1m\u{7f}\u{202e}\u{115f}\u{e0041}b";
+        let shown = r"a\x1b[2J\r\x9b1m\x7f\u{202e}\u{115f}\u{e0041}b";
+        let mut line = Line { format: Format::Text, text: String::new() };
+        line.field("message", nasty);
+        assert_eq!(line.text, shown);
+        line.field("cause", nasty);
+        line.field("image", "x\u{1b}c");
+        assert!(!line.text.chars().any(is_hidden), "{:?}", line.text);
+        let mut line = Line { format: Format::Json, text: "{".to_owned() };
+        line.field("message", nasty);
+        assert_eq!(line.text, r#"{,"msg":"a\u001b[2J\u000d\u009b1m\u007f\u202e\u115f\udb40\udc41b""#);
     }
 
     /// Collects the lines that it would write.

@@ -64,9 +64,10 @@ fn says_the_same(a: &Node, b: &Node) -> bool {
             return false;
         }
         waiting.extend(a.items().iter().zip(b.items()));
-        for pair in a.pairs() {
-            match pair.key.scalar().and_then(|key| b.get(key)) {
-                Some(other) => waiting.push((&pair.value, other)),
+        let find = Keys::of(b);
+        for (at, pair) in a.pairs().iter().enumerate() {
+            match pair.key.scalar().and_then(|key| b.pairs().get(find.position(b, key, at)?)) {
+                Some(other) => waiting.push((&pair.value, &other.value)),
                 None => return false,
             }
         }

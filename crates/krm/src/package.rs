@@ -22,19 +22,23 @@ mod disk;
 mod glob;
 mod ignore;
 mod memory;
+mod names;
 mod plan;
+mod reader;
 mod walk;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
 use loggia_yaml::Fidelity;
 
+pub use self::names::{MAX_DEPTH, MAX_PATH, Paths, check_new_file};
 pub use self::plan::{Changes, WriteError, WriteErrorKind, WriteOptions, changes};
+pub use self::reader::Reader;
 use crate::document::StreamErrorKind;
 use crate::path;
 use crate::resource::Resource;
@@ -59,9 +63,14 @@ pub struct Package {
 }
 
 /// What files held when they were read, so that only what changed is written and what lost all its resources
-/// is removed. Only files that supplied a resource are in it.
+/// is removed.
 #[derive(Clone, Debug, Default)]
-pub struct Sources(BTreeMap<String, Vec<u8>>);
+pub struct Sources {
+    /// The files that supplied a resource.
+    files: BTreeMap<String, Vec<u8>>,
+    /// The files that were read and had none in them.
+    empty: BTreeSet<String>,
+}
 
 /// What to read.
 #[derive(Clone, Debug)]
@@ -117,8 +126,17 @@ pub enum ReadErrorKind {
     /// It is neither a file nor a link to one.
     #[error("not a regular file")]
     NotAFile,
+    /// It is a link that leads out of the package.
+    #[error("leads out of the package through a symbolic link; copy the file into the package")]
+    LeadsOutside,
+    /// It is a link that leads to itself, or over too many others.
+    #[error("a symbolic link that leads in a circle or over too many others")]
+    LinkLoop,
+    /// It is a link into git's own folder.
+    #[error("leads into a `.git` folder, which is not part of the package")]
+    InGitFolder,
     /// It is larger than allowed.
-    #[error("has {size} bytes, more than the {limit} that are allowed for one file")]
+    #[error("has {size} bytes, more than the {limit} that are allowed for one file (--max-file-size)")]
     FileTooLarge {
         /// Its size.
         size: u64,
@@ -126,11 +144,19 @@ pub enum ReadErrorKind {
         limit: u64,
     },
     /// All files together are larger than allowed.
-    #[error("the package has more than {0} bytes of resource files")]
+    #[error("the package has more than {0} bytes of resource files (--max-package-size)")]
     PackageTooLarge(u64),
     /// There are more files than allowed.
-    #[error("the package has more than {0} resource files")]
+    #[error("the package has more than {0} resource files (--max-package-files)")]
     TooManyFiles(usize),
+    /// There are more names in folders than allowed.
+    #[error(
+        "the package's folders hold too many names, ten times as many as resource files are allowed (--max-package-files)"
+    )]
+    TooManyEntries,
+    /// `.krmignore` has too many patterns with too many stars.
+    #[error("the patterns of .krmignore take too long to compare; use fewer or simpler ones")]
+    IgnoreFileTooCostly,
     /// Folders nest deeper than allowed.
     #[error("folders nest more than {0} deep")]
     TooDeep(usize),
@@ -139,46 +165,16 @@ pub enum ReadErrorKind {
     NameNotUtf8,
 }
 
-/// The packages directly inside a package on disk, by slash path from `root`, sorted. `folder` is the package,
-/// relative to `root`.
-///
-/// # Errors
-/// If a folder cannot be listed.
-pub fn subpackages_of_folder(root: &Path, folder: &str) -> Result<Vec<String>, ReadError> {
-    let name = root.display().to_string();
-    walk::subpackages(&disk::Folder::new(root), folder, Limits::default()).map_err(|(file, kind)| ReadError {
-        package: name,
-        file,
-        line: None,
-        kind,
-    })
-}
-
-/// The packages directly inside a package in memory, like [`subpackages_of_folder`].
-///
-/// # Errors
-/// If folders nest too deep.
-pub fn subpackages_of_files(files: &Files, folder: &str) -> Result<Vec<String>, ReadError> {
-    walk::subpackages(&memory::Index::new(files), folder, Limits::default())
-        .map_err(|(file, kind)| ReadError { package: String::new(), file, line: None, kind })
-}
-
 // === impl Package ===
 
 impl Package {
-    /// Reads a folder. Symbolic links in `folder` itself are resolved; below it, links to files are read and
-    /// links to folders are not followed.
+    /// Reads a folder. Symbolic links in `folder` itself are resolved; below it, links to files are read if they stay
+    /// inside, and links to folders are not followed.
     ///
     /// # Errors
     /// On the first file that cannot be read.
     pub fn from_folder(folder: &Path, options: &ReadOptions) -> Result<Self, ReadError> {
-        let root = folder.canonicalize().map_err(|error| ReadError {
-            package: folder.display().to_string(),
-            file: String::new(),
-            line: None,
-            kind: ReadErrorKind::Io(error),
-        })?;
-        walk::read(&disk::Folder::new(&root), &root.to_string_lossy(), options)
+        Reader::folder(folder, options.limits)?.package("", options)
     }
 
     /// Reads files in memory. Their keys are taken as they are, so clean slash paths are expected.
@@ -186,7 +182,7 @@ impl Package {
     /// # Errors
     /// On the first file that cannot be read.
     pub fn from_files(files: &Files, options: &ReadOptions) -> Result<Self, ReadError> {
-        walk::read(&memory::Index::new(files), "", options)
+        Reader::files(files, options.limits).package("", options)
     }
 
     /// What has to change for the files to hold the resources as they are now.
@@ -214,22 +210,34 @@ impl Package {
 impl Sources {
     /// The files that supplied a resource.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.files.keys().map(String::as_str)
     }
 
     /// What a file held.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&[u8]> {
-        self.0.get(path).map(Vec::as_slice)
+        self.files.get(path).map(Vec::as_slice)
     }
 
     /// Takes over the files of a package inside this one.
     pub fn add_subpackage(&mut self, folder: &str, sources: Sources) {
-        self.0.extend(sources.0.into_iter().map(|(path, content)| (path::inside(folder, &path), content)));
+        let inside = |path: &str| path::inside(folder, path);
+        self.files.extend(sources.files.into_iter().map(|(path, content)| (inside(&path), content)));
+        self.empty.extend(sources.empty.iter().map(|path| inside(path)));
+    }
+
+    /// Whether a file was read, with resources in it or without.
+    #[must_use]
+    pub fn was_read(&self, path: &str) -> bool {
+        self.files.contains_key(path) || self.empty.contains(path)
     }
 
     pub(crate) fn insert(&mut self, path: String, content: Vec<u8>) {
-        self.0.insert(path, content);
+        self.files.insert(path, content);
+    }
+
+    pub(crate) fn insert_empty(&mut self, path: String) {
+        self.empty.insert(path);
     }
 }
 
@@ -251,7 +259,14 @@ impl Default for ReadOptions {
 impl Default for Limits {
     fn default() -> Self {
         const MIB: u64 = 1 << 20;
-        Self { file_bytes: 256 * MIB, total_bytes: 2048 * MIB, files: 1_000_000, depth: 256 }
+        Self { file_bytes: 64 * MIB, total_bytes: 512 * MIB, files: 100_000, depth: MAX_DEPTH }
+    }
+}
+
+impl Limits {
+    /// How many names folders may hold, those of other files included.
+    fn entries(self) -> usize {
+        self.files.saturating_mul(10)
     }
 }
 

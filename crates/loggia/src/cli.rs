@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use loggia_krm::package::Limits;
 
 use crate::image;
 
@@ -109,6 +110,20 @@ pub(crate) enum Format {
     Json,
 }
 
+/// How much of a package is read.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct PackageLimits {
+    /// The largest file of a package, in bytes.
+    #[arg(long, default_value_t = Limits::default().file_bytes, value_name = "BYTES", help_heading = "Loggia")]
+    pub(crate) max_file_size: u64,
+    /// The most bytes that all resource files of a package have, when it is read and after each function.
+    #[arg(long, default_value_t = Limits::default().total_bytes, value_name = "BYTES", help_heading = "Loggia")]
+    pub(crate) max_package_size: u64,
+    /// The most resource files of a package, with those of the packages inside it.
+    #[arg(long, default_value_t = Limits::default().files, value_name = "COUNT", help_heading = "Loggia")]
+    pub(crate) max_package_files: usize,
+}
+
 /// What matters only where a container engine runs functions. Loggia has none, and takes them as they come.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Containers {
@@ -152,6 +167,17 @@ pub(crate) struct Render {
     /// Show what would change, and write nothing.
     #[arg(long, conflicts_with = "output", help_heading = "Loggia")]
     pub(crate) diff: bool,
+    /// Let functions write any file of the package, also those that no resource was read from.
+    #[arg(long, help_heading = "Loggia")]
+    pub(crate) allow_any_path: bool,
+    /// How deep packages may nest.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=256), value_name = "COUNT", help_heading = "Loggia")]
+    pub(crate) max_package_depth: u16,
+    /// The most functions in one pipeline, and the most selectors of one function.
+    #[arg(long, default_value_t = 1000, value_name = "COUNT", help_heading = "Loggia")]
+    pub(crate) max_pipeline_steps: usize,
+    #[command(flatten)]
+    pub(crate) limits: PackageLimits,
     #[command(flatten)]
     pub(crate) containers: Containers,
     #[command(flatten)]
@@ -211,6 +237,11 @@ pub(crate) struct Eval {
     pub(crate) as_current_user: bool,
     #[arg(short = 'm', long, hide = true)]
     pub(crate) include_meta_resources: bool,
+    /// Let the function write any file of the folder, also those that no resource was read from.
+    #[arg(long, help_heading = "Loggia")]
+    pub(crate) allow_any_path: bool,
+    #[command(flatten)]
+    pub(crate) limits: PackageLimits,
     #[command(flatten)]
     pub(crate) selection: Selection,
     #[command(flatten)]
@@ -274,6 +305,8 @@ pub(crate) struct Source {
     /// A file to embed as function config.
     #[arg(long, value_name = "FILE")]
     pub(crate) fn_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) limits: PackageLimits,
 }
 
 #[derive(Debug, Args)]
@@ -284,6 +317,12 @@ pub(crate) struct Sink {
     /// The folder to make.
     #[arg(value_name = "DIR", required = true)]
     pub(crate) folders: Vec<PathBuf>,
+    /// Write files of any name, also such that no resource would be read from.
+    #[arg(long, help_heading = "Loggia")]
+    pub(crate) allow_any_path: bool,
+    /// The most bytes to read from standard input.
+    #[arg(long, default_value_t = Limits::default().total_bytes, value_name = "BYTES", help_heading = "Loggia")]
+    pub(crate) max_package_size: u64,
 }
 
 #[derive(Debug, Args)]
@@ -303,6 +342,27 @@ pub(crate) struct Doc {
     /// The function, by image.
     #[arg(short, long)]
     pub(crate) image: Option<String>,
+}
+
+// === impl PackageLimits ===
+
+impl PackageLimits {
+    /// What is read of a folder.
+    pub(crate) fn read(self) -> Limits {
+        let Self { max_file_size, max_package_size, max_package_files } = self;
+        Limits {
+            file_bytes: max_file_size,
+            total_bytes: max_package_size,
+            files: max_package_files,
+            ..Limits::default()
+        }
+    }
+
+    /// What a render takes.
+    pub(crate) fn render(self) -> loggia_render::Limits {
+        let output = usize::try_from(self.max_package_size).unwrap_or(usize::MAX);
+        loggia_render::Limits { read: self.read(), output, ..loggia_render::Limits::default() }
+    }
 }
 
 /// A duration as Go writes it.

@@ -1,15 +1,19 @@
 //! What a render would change, as a unified diff.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
+use std::time::Duration;
 
+use loggia_go::printable_line;
 use loggia_krm::Changes;
 use loggia_render::Rendered;
 use similar::{ChangeTag, TextDiff};
 
 use crate::failure::Failure;
 use crate::output;
-use crate::printer::colours_wanted;
+use crate::printer::{Look, colours_wanted, painted};
+
+/// How long to look for the shortest diff of a file.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Prints the changes, with colours on a terminal.
 pub(crate) fn print(rendered: &Rendered, changes: &Changes) -> Result<(), Failure> {
@@ -25,29 +29,31 @@ pub(crate) fn print(rendered: &Rendered, changes: &Changes) -> Result<(), Failur
         let to = if new.is_some() { format!("b/{path}") } else { "/dev/null".to_owned() };
         one(&mut text, &old(path), new.map_or("", String::as_str), (&from, &to), colours);
     }
-    output::print(&text)
+    // What is in it was made printable line by line; the colours stay.
+    output::write(text.as_bytes())
 }
 
 fn one(text: &mut String, old: &str, new: &str, (from, to): (&str, &str), colours: bool) {
-    let paint = |code: &str, line: &str| {
-        if colours { format!("\u{1b}[{code}m{line}\u{1b}[0m") } else { line.to_owned() }
+    let mut line = |look: Look, line: &str| {
+        text.push_str(&painted(&[(look, line)], colours));
+        text.push('\n');
     };
-    let diff = TextDiff::from_lines(old, new);
-    let _ = writeln!(text, "{}", paint("1", &format!("--- {from}\n+++ {to}")));
+    // Files that have little in common take time that grows with the square of their length. After the timeout the
+    // diff is still right, only longer than it could be.
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(old, new);
+    line(Look::Bold, &format!("--- {}\n+++ {}", printable_line(from), printable_line(to)));
     for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
-        let _ = writeln!(text, "{}", paint("36", &hunk.header().to_string()));
+        line(Look::Cyan, &hunk.header().to_string());
         for change in hunk.iter_changes() {
-            let (sign, code) = match change.tag() {
-                ChangeTag::Delete => ("-", "31"),
-                ChangeTag::Insert => ("+", "32"),
-                ChangeTag::Equal => (" ", "0"),
+            let (sign, look) = match change.tag() {
+                ChangeTag::Delete => ("-", Look::Red),
+                ChangeTag::Insert => ("+", Look::Green),
+                ChangeTag::Equal => (" ", Look::Plain),
             };
             let value = change.value();
-            let line = format!("{sign}{}", value.trim_end_matches('\n'));
-            let line = if change.tag() == ChangeTag::Equal { line } else { paint(code, &line) };
-            let _ = writeln!(text, "{line}");
+            line(look, &format!("{sign}{}", value.trim_end_matches('\n')));
             if !value.ends_with('\n') {
-                let _ = writeln!(text, "\\ No newline at end of file");
+                line(Look::Plain, "\\ No newline at end of file");
             }
         }
     }

@@ -8,7 +8,8 @@ mod save;
 
 use std::path::{Path, PathBuf};
 
-use loggia_krm::package::{ReadOptions, WriteOptions, changes};
+use loggia_go::quote;
+use loggia_krm::package::{Limits, ReadOptions, WriteError, WriteErrorKind, WriteOptions, changes};
 use loggia_krm::{Changes, Package, Resource};
 use loggia_render::{Evaluated, Evaluation};
 use loggia_yaml::Node;
@@ -42,10 +43,13 @@ fn execute(plan: &Plan, printer: &mut Printer) -> Result<(), Failure> {
         selector: plan.selector.clone(),
         exclusion: plan.exclusion.clone(),
         strict: plan.runtimes.strict,
+        limits: plan.limits.render(),
     };
     let mut package = match &plan.input {
-        Input::Folder(folder) => read_folder(folder)?,
-        Input::Stream => Package { resources: sink::read_stream()?, ..Package::default() },
+        Input::Folder(folder) => read_folder(folder, plan.limits.read())?,
+        Input::Stream => {
+            Package { resources: sink::read_stream(plan.limits.max_package_size)?, ..Package::default() }
+        }
     };
     let config = take_out(&mut package.resources, plan.config_path.as_deref());
     let resources = std::mem::take(&mut package.resources);
@@ -63,8 +67,8 @@ fn execute(plan: &Plan, printer: &mut Printer) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_folder(folder: &Path) -> Result<Package, Failure> {
-    let options = ReadOptions { subpackages: true, ..ReadOptions::default() };
+fn read_folder(folder: &Path, limits: Limits) -> Result<Package, Failure> {
+    let options = ReadOptions { subpackages: true, limits, ..ReadOptions::default() };
     Package::from_folder(folder, &options).map_err(|error| error.to_string().into())
 }
 
@@ -76,12 +80,24 @@ fn take_out(resources: &mut Vec<Resource>, config_path: Option<&str>) -> Vec<Res
 
 fn write(plan: &Plan, resources: Vec<Resource>, package: &Package) -> Result<Option<Changes>, Failure> {
     match (&plan.destination, &plan.input) {
-        (Some(destination), _) => destination.write(resources).map(|()| None),
-        (None, Input::Stream) => Destination::Stdout.write(resources).map(|()| None),
+        (Some(destination), _) => destination.write(resources, plan.any_path).map(|()| None),
+        (None, Input::Stream) => Destination::Stdout.write(resources, plan.any_path).map(|()| None),
         (None, Input::Folder(folder)) => {
-            let planned = changes(resources, &package.sources, &package.name, &WriteOptions::default())
-                .map_err(|error| error.to_string())?;
-            planned.apply_to_folder(folder).map_err(|error| error.to_string())?;
+            let options = WriteOptions { paths: output::paths(plan.any_path), ..WriteOptions::default() };
+            let failed = |error: WriteError| match &*error.kind {
+                // These are what the function wanted; the others are as users of kpt know them.
+                WriteErrorKind::NotResourceFile(_)
+                | WriteErrorKind::Hidden(_)
+                | WriteErrorKind::NotRead(_)
+                | WriteErrorKind::ThroughLink { .. }
+                | WriteErrorKind::InGitFolder(_)
+                | WriteErrorKind::PathTooLong { .. } => {
+                    format!("function {}: {error}", quote(plan.function.name()))
+                }
+                _ => error.to_string(),
+            };
+            let planned = changes(resources, &package.sources, &package.name, &options).map_err(failed)?;
+            planned.apply_to_folder(folder).map_err(failed)?;
             Ok(Some(planned))
         }
     }
@@ -107,8 +123,8 @@ impl Machine for ThisMachine<'_> {
         Destination::parse(output)
     }
 
-    fn read_config(&mut self, file: &Path) -> Result<Node, Failure> {
-        function_config::read(file)
+    fn read_config(&mut self, file: &Path, limits: Limits) -> Result<Node, Failure> {
+        function_config::read(file, limits)
     }
 
     fn resolve_folder(&mut self, path: &Path) -> Result<PathBuf, Failure> {

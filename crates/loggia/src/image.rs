@@ -55,15 +55,14 @@ pub(crate) struct Inspect {
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     let Command::Inspect(inspect) = command;
     let metadata = inspect.metadata()?;
-    let shown = match inspect.output {
-        Format::Text => text(&metadata),
-        Format::Json => json(&metadata)?,
-    };
     let (built_for, wanted) = (&metadata.platform, &inspect.platform);
     if (&built_for.os, &built_for.architecture) != (&wanted.os, &wanted.architecture) {
         Printer::stderr().say(&format!("Warning: the image is built for {built_for}, not for {wanted}\n"));
     }
-    output::print(&shown)
+    match inspect.output {
+        Format::Text => output::print(&text(&metadata)),
+        Format::Json => output::print_data(&json(&metadata)?),
+    }
 }
 
 // === impl Inspect ===

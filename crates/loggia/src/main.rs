@@ -5,6 +5,7 @@ mod cli;
 mod diff;
 mod eval;
 mod failure;
+mod file;
 mod image;
 mod output;
 mod printer;
@@ -61,7 +62,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => {
-            let _ = error.print();
+            // It quotes arguments, which a shell may have made of names in a package.
+            Printer::stderr().say(&error.render().to_string());
             ExitCode::FAILURE
         }
     }
@@ -70,5 +72,5 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn complete(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "loggia", &mut text);
-    output::print(&String::from_utf8_lossy(&text))
+    output::write(&text)
 }

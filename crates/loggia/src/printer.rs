@@ -1,11 +1,14 @@
 //! The one place that writes to standard error: progress in kpt's words, colours, the live line.
+//!
+//! Whatever is written passes [`printable`] first, so that nothing of a package is obeyed by the terminal; colours are
+//! added after that.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use loggia_go::quote;
+use loggia_go::{printable, quote};
 use loggia_krm::FunctionResult;
 use loggia_render::{Ending, Progress};
 
@@ -23,13 +26,19 @@ pub(crate) struct Printer {
     live: Option<Live>,
 }
 
-#[derive(Clone, Copy)]
-enum Colour {
+/// What a piece of text looks like on a terminal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look {
+    Plain,
     Red,
     Green,
     Yellow,
+    Cyan,
     Bold,
 }
+
+/// Texts and what each looks like.
+type Pieces<'a> = &'a [(Look, &'a str)];
 
 impl Printer {
     /// To standard error, with colours on a terminal unless `NO_COLOR` is set.
@@ -45,26 +54,19 @@ impl Printer {
 
     /// Writes some text.
     pub(crate) fn say(&mut self, text: &str) {
+        self.show(&[(Look::Plain, text)]);
+    }
+
+    fn show(&mut self, pieces: Pieces<'_>) {
         if !self.quiet {
-            write(text);
+            write(&painted(pieces, self.colours));
         }
     }
 
     /// Writes why a command failed, also if it is quiet otherwise.
     pub(crate) fn failure(&mut self, failure: &Failure, whole_chain: bool) {
         let (mark, rest) = failure.parts(whole_chain);
-        let mark = if mark.is_empty() { String::new() } else { self.paint(Colour::Red, mark) };
-        write(&format!("{mark}{rest}"));
-    }
-
-    fn paint(&self, colour: Colour, text: &str) -> String {
-        let code = match colour {
-            Colour::Red => "31",
-            Colour::Green => "32",
-            Colour::Yellow => "33",
-            Colour::Bold => "1",
-        };
-        if self.colours { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        write(&painted(&[(Look::Red, mark), (Look::Plain, &rest)], self.colours));
     }
 
     fn results(&self, result: &FunctionResult) -> String {
@@ -86,15 +88,15 @@ impl Printer {
 
 impl Progress for Printer {
     fn package(&mut self, display_path: &str) {
-        let line = self.paint(Colour::Bold, &format!("Package {}:", quote(display_path)));
-        self.say(&format!("{line}\n"));
+        let line = format!("Package {}:", quote(display_path));
+        self.show(&[(Look::Bold, &line), (Look::Plain, "\n")]);
     }
 
     fn started(&mut self, function: &str, resources: Option<usize>, package: Option<&str>) {
-        let mark = self.paint(Colour::Yellow, "[RUNNING]");
         let count = resources.map(|count| format!(" on {count} resource(s)")).unwrap_or_default();
         let package = package.map(|package| format!(" on package {}", quote(package))).unwrap_or_default();
-        self.say(&format!("{mark} {}{count}{package}\n", quote(function)));
+        let rest = format!(" {}{count}{package}\n", quote(function));
+        self.show(&[(Look::Yellow, "[RUNNING]"), (Look::Plain, &rest)]);
         if self.terminal && !self.quiet {
             self.live = Live::start(function);
         }
@@ -104,12 +106,8 @@ impl Progress for Printer {
         self.live = None;
         let took = Duration::from_millis(u64::try_from(ending.took.as_millis()).unwrap_or(u64::MAX));
         let took = loggia_go::Duration::from(took);
-        let mark = if ending.passed {
-            self.paint(Colour::Green, "[PASS]")
-        } else {
-            self.paint(Colour::Red, "[FAIL]")
-        };
-        let mut text = format!("{mark} {} in {took}\n", quote(function));
+        let mark = if ending.passed { (Look::Green, "[PASS]") } else { (Look::Red, "[FAIL]") };
+        let mut text = format!(" {} in {took}\n", quote(function));
         if let Some(result) = ending.result {
             text.push_str(&self.results(result));
             if ending.passed || ending.exited {
@@ -119,12 +117,33 @@ impl Progress for Printer {
                 text.push_str(&format!("  Exit code: {}\n\n", result.exit_code));
             }
         }
-        self.say(&text);
+        self.show(&[mark, (Look::Plain, &text)]);
     }
 
     fn pipeline_ended(&mut self) {
         self.say("\n");
     }
+}
+
+/// The texts in a row, each made printable and then coloured.
+pub(crate) fn painted(pieces: Pieces<'_>, colours: bool) -> String {
+    let mut text = String::new();
+    for (look, piece) in pieces.iter().filter(|(_, piece)| !piece.is_empty()) {
+        let code = match look {
+            Look::Plain => None,
+            Look::Red => Some("31"),
+            Look::Green => Some("32"),
+            Look::Yellow => Some("33"),
+            Look::Cyan => Some("36"),
+            Look::Bold => Some("1"),
+        };
+        let shown = printable(piece);
+        match code.filter(|_| colours) {
+            Some(code) => text.push_str(&format!("\u{1b}[{code}m{shown}\u{1b}[0m")),
+            None => text.push_str(&shown),
+        }
+    }
+    text
 }
 
 /// Whether colours are wanted at all (no-color.org).
@@ -148,7 +167,8 @@ struct Live {
 impl Live {
     fn start(function: &str) -> Option<Self> {
         let (end, ended) = mpsc::channel::<()>();
-        let name = function.rsplit('/').next().unwrap_or(function).to_owned();
+        let name = function.rsplit('/').next().unwrap_or(function);
+        let name = loggia_go::printable_line(name).into_owned();
         let show = move || {
             let start = Instant::now();
             let mut shown = false;

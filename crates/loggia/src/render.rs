@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use loggia_function::image::check_prefix;
 use loggia_go::quote;
 use loggia_krm::kptfile::KptfileError;
-use loggia_render::{Options, Rendered, Renderer, Source};
+use loggia_render::{Limits, Options, Rendered, Renderer, Source};
 
 use crate::cli::{Containers, Format, Render};
 use crate::diff;
@@ -24,6 +24,10 @@ pub(crate) fn run(arguments: Render) -> Result<(), Failure> {
         output,
         results_dir,
         diff,
+        allow_any_path,
+        max_package_depth,
+        max_pipeline_steps,
+        limits,
         containers,
         runtimes,
     } = arguments;
@@ -39,12 +43,16 @@ pub(crate) fn run(arguments: Render) -> Result<(), Failure> {
     let folder = resolve_folder(package.as_deref().unwrap_or(Path::new(".")), &mut printer)?;
     output::prepare_results(results_dir.as_deref())?;
 
-    let options = Options { image_prefix, strict: runtimes.strict, attribution: attribution_wanted() };
+    let limits = Limits { nesting: max_package_depth.into(), steps: max_pipeline_steps, ..limits.render() };
+    let paths = output::paths(allow_any_path);
+    let (strict, attribution) = (runtimes.strict, attribution_wanted());
+    let options = Options { image_prefix, strict, attribution, limits, paths };
     let runtime = runtimes::assemble(&runtimes, allow_exec)?;
     let renderer = Renderer { options: &options, runtime: &runtime };
     let source = Source::Folder(folder.clone());
     let rendered = runtimes::block_on(renderer.render(&source, &mut printer))??;
-    let job = Job { rendered, folder, destination, results_dir, json, printer };
+    let any_path = allow_any_path;
+    let job = Job { rendered, folder, destination, results_dir, json, any_path, printer };
     if diff { job.show_diff() } else { job.finish() }
 }
 
@@ -55,6 +63,7 @@ struct Job {
     destination: Option<Destination>,
     results_dir: Option<PathBuf>,
     json: bool,
+    any_path: bool,
     printer: Printer,
 }
 
@@ -63,7 +72,8 @@ impl Job {
         let mut written = None;
         match &self.destination {
             Some(destination) if self.rendered.succeeded() => {
-                destination.write(std::mem::take(&mut self.rendered.resources))?;
+                let resources = std::mem::take(&mut self.rendered.resources);
+                destination.write(resources, self.any_path)?;
             }
             Some(_) => {}
             None => {

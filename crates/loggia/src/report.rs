@@ -62,5 +62,5 @@ pub(crate) fn eval(
 /// Prints anything as JSON.
 pub(crate) fn print(value: &impl Serialize) -> Result<(), Failure> {
     let text = loggia_yaml::to_node(value).and_then(|node| loggia_yaml::to_json(&node));
-    output::print(&text.map_err(|error| error.to_string())?)
+    output::print_data(&text.map_err(|error| error.to_string())?)
 }

@@ -1,15 +1,18 @@
 //! The task handler behind gRPC: `loggia.v1.PackageService`.
 //!
 //! Each call is a task of its own that the answer's stream owns: a caller that goes away ends the render, and with
-//! it the function that runs. The task does not wait for the caller to read, so that a slow reader holds up
-//! nothing but its own answer.
+//! it the function that runs. The work itself is done on a [thread](thread) that the task waits for. It does not wait for
+//! the caller to read, so that a slow reader holds up nothing but its own answer; what a slow reader has not read yet is
+//! bounded, and progress beyond that is left out.
 
 mod convert;
 mod flow;
+mod thread;
 pub mod wire;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use loggia_function::{RunError, Runtime, context};
@@ -25,6 +28,7 @@ use tonic::{Request, Response, Status};
 use tracing::info;
 
 use self::flow::{Flow, Reporter};
+pub use self::thread::Threads;
 use self::wire::package_service_server::PackageServiceServer;
 use self::wire::{
     ApplyTaskRequest, PatchKptfileRequest, RenderEvent, RenderRequest, ReplaceResourcesRequest,
@@ -41,14 +45,18 @@ pub struct PackageService {
     pub options: Options,
     /// When to take calls.
     pub lifecycle: Lifecycle,
-    /// The most that a message may take, either way.
+    /// The most that a message may take, either way, and a package between two functions.
     pub message_limit: usize,
+    /// Where packages are worked on.
+    pub threads: Threads,
 }
 
 /// What happens in a call. Dropping it ends the call.
 #[derive(Debug)]
 pub struct Events {
     receiver: mpsc::UnboundedReceiver<Result<RenderEvent, Status>>,
+    /// How many bytes of events were not read yet.
+    unread: Arc<AtomicUsize>,
     task: JoinHandle<()>,
     ended: bool,
 }
@@ -78,14 +86,20 @@ impl PackageService {
             status::of_error("", &RunError::Unavailable(text))
         })?;
         let (sender, receiver) = mpsc::unbounded_channel();
-        let Self { runtime, options, message_limit, .. } = self.clone();
+        let Self { runtime, mut options, message_limit, threads, .. } = self.clone();
+        options.limits.output = options.limits.output.min(message_limit);
+        let unread = Arc::new(AtomicUsize::new(0));
+        let mut reporter = Reporter::new(sender.clone(), message_limit, Arc::clone(&unread));
         let task = tokio::spawn(context::carried(async move {
             let (begin, name) = (Instant::now(), flow.name());
-            let mut reporter = Reporter::new(sender.clone(), message_limit);
-            let handler = TaskHandler { options: &options, runtime: &*runtime };
+            let work = async move {
+                let handler = TaskHandler { options: &options, runtime: &*runtime };
+                let ended = flow.run(handler, &mut reporter).await;
+                ended.and_then(|event| fit(event, message_limit))
+            };
             let ended = tokio::select! {
                 biased;
-                ended = flow.run(handler, &mut reporter) => ended.and_then(|event| fit(event, message_limit)),
+                ended = threads.run(work) => ended.and_then(|ended| ended),
                 () = passed(deadline) => {
                     Err(Status::deadline_exceeded("the render took longer than the caller's deadline, or than --call-timeout for a caller without one; nothing was changed"))
                 }
@@ -103,7 +117,7 @@ impl PackageService {
                 () = in_flight.given_up() => {}
             }
         }));
-        Ok(Response::new(Events { receiver, task, ended: false }))
+        Ok(Response::new(Events { receiver, unread, task, ended: false }))
     }
 }
 
@@ -168,6 +182,9 @@ impl Stream for Events {
             Err(Status::internal("the render met something unforeseen; this is a defect, please report it"))
         });
         self.ended = event.as_ref().map_or(true, flow::is_outcome);
+        if let (Ok(event), false) = (&event, self.ended) {
+            self.unread.fetch_sub(event.encoded_len(), Ordering::Relaxed);
+        }
         Poll::Ready(Some(event))
     }
 }

@@ -18,7 +18,7 @@ mod tests;
 use loggia_function::Runtime;
 use loggia_go::quote;
 use loggia_krm::Files;
-use loggia_krm::package::{Package, ReadError, ReadOptions, WriteOptions};
+use loggia_krm::package::{MAX_DEPTH, MAX_PATH, Package, ReadError, ReadOptions, WriteOptions};
 use loggia_krm::path;
 use loggia_render::{Options, Progress};
 
@@ -235,6 +235,7 @@ impl TaskHandler<'_> {
             return Err(TaskError::NotDraft(lifecycle));
         }
         check_paths(&new)?;
+        check_paths(&old)?;
         heal::heal(&old, &mut new).map_err(TaskError::Heal)?;
         let mutated = self.mutate(new, progress).await;
         Ok(finish(mutated, Spelling::Small, push_on_failure, Disposition::Keep))
@@ -288,6 +289,8 @@ fn check_paths(files: &Files) -> Result<(), TaskError> {
             Some("is absolute")
         } else if path.contains('\0') {
             Some("has a NUL in it")
+        } else if path.len() > MAX_PATH || path.split('/').count() > MAX_DEPTH {
+            Some("is longer than 4096 bytes or has more than 256 parts")
         } else if path::clean(path) != path || path == ".." || path.starts_with("../") || path == "." {
             Some("is not in its shortest form inside the package")
         } else {
@@ -295,7 +298,10 @@ fn check_paths(files: &Files) -> Result<(), TaskError> {
         }
     };
     match files.keys().find_map(|path| reason(path).map(|reason| (path, reason))) {
-        Some((path, reason)) => Err(TaskError::BadPath { path: path.clone(), reason }),
+        Some((path, reason)) => {
+            let path = path.chars().take(MAX_PATH).collect();
+            Err(TaskError::BadPath { path, reason })
+        }
         None => Ok(()),
     }
 }

@@ -147,7 +147,7 @@ fn crashed(status: &ContainerStatus, code: i32, output: Option<&str>, reason: Op
 /// The end of what a container wrote.
 fn last_lines(output: &str) -> String {
     let lines: Vec<_> = output.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-    lines[lines.len().saturating_sub(5)..].join(" | ")
+    loggia_go::printable_line(&lines[lines.len().saturating_sub(5)..].join(" | ")).into_owned()
 }
 
 fn ended(status: &PodStatus) -> Diagnosis {
@@ -174,7 +174,8 @@ fn unschedulable(status: &PodStatus) -> Option<Diagnosis> {
 }
 
 fn after(message: Option<&str>) -> String {
-    message.filter(|message| !message.is_empty()).map(|message| format!(": {message}")).unwrap_or_default()
+    let shown = |message| format!(": {}", loggia_go::printable(message));
+    message.filter(|message| !message.is_empty()).map(shown).unwrap_or_default()
 }
 
 /// What an answer of the API server means for a start, where it is not about the pod.

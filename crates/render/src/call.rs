@@ -11,7 +11,9 @@ use loggia_krm::{
 };
 use loggia_yaml::Node;
 
+use crate::limits::{Limits, yield_now};
 use crate::location::{self, Inputs};
+use crate::places::Places;
 use crate::progress::{Ending, Progress};
 
 /// A function with all that its calls have in common.
@@ -27,6 +29,9 @@ pub(crate) struct Caller<'a> {
     pub(crate) strict: bool,
     /// Say how many resources it gets.
     pub(crate) counted: bool,
+    pub(crate) limits: &'a Limits,
+    /// Where it may leave resources; anywhere outside of a render, where nothing is written here.
+    pub(crate) places: Option<Places<'a>>,
 }
 
 /// A package while its pipeline runs.
@@ -54,7 +59,7 @@ struct Listed {
     said_nothing: bool,
 }
 
-/// A package is in memory as a whole, so what a function writes is bounded only to end one that never stops.
+/// What all calls of a render have in common; how much a function may write is a matter of the render's limits.
 const BUDGET: Budget = Budget { deadline: None, output: 1 << 30 };
 
 /// Why there is no output.
@@ -77,6 +82,7 @@ impl Caller<'_> {
         let name = self.function.name();
         let package = self.package.map(|package| package.display_path);
         progress.started(name, self.counted.then_some(input.len()), package);
+        yield_now().await;
         let start = Instant::now();
         let called = self.run(input, config).await;
         let ending = Ending {
@@ -106,7 +112,7 @@ impl Caller<'_> {
             function: self.function.clone(),
             input: Payload::List(list),
             directory: self.package.and_then(|package| package.folder).map(Path::to_owned),
-            budget: BUDGET,
+            budget: Budget { output: self.limits.output, ..BUDGET },
             record: Record::default(),
         };
         let ended = self.runtime.run(&call).await.map_err(|error| explain(self.function, &error));
@@ -170,6 +176,11 @@ impl Caller<'_> {
             return Called { result, ended: Err(Failed::Because(text)) };
         }
         let mut output = list.items;
+        if let Err(text) = self.limits.check_output(name, &output) {
+            // What it reports may be just as large.
+            let result = Some(self.record(String::new(), 1, Results::default()));
+            return Called { result, ended: Err(Failed::Because(text)) };
+        }
         if let Err(text) = self.accept(&mut output, inputs, config_path) {
             return Called { result: None, ended: Err(Failed::Because(text)) };
         }
@@ -203,8 +214,14 @@ impl Caller<'_> {
         }
         if let Some(package) = self.package {
             location::set_owner(output, package.unique_path).map_err(|error| error.to_string())?;
+            location::check_owners(output, package.unique_path)?;
         }
         location::check_places(output)?;
+        if let Some(places) = self.places.filter(|_| !self.validator) {
+            places
+                .check(output)
+                .map_err(|text| format!("function {}: {text}", quote(self.function.name())))?;
+        }
         check_krm(output)
             .map_err(|text| format!("output resource list must contain only KRM resources: {text}"))
     }
@@ -250,7 +267,7 @@ pub(crate) fn explain(function: &FunctionRef, error: &RunError) -> String {
             format!("unexpected function error: {reason}")
         }
         (FunctionRef::Command(_), RunError::TooMuchOutput { limit, .. }) => format!(
-            "unexpected function error: wrote more than {limit} bytes on standard output and was stopped"
+            "unexpected function error: wrote more than {limit} bytes on standard output and was stopped; raise --max-package-size"
         ),
         (FunctionRef::Command(_), error) => format!("unexpected function error: {}", error.describe(name)),
         (_, RunError::Guarded(Guarded::NotRun(reason))) => {

@@ -45,7 +45,7 @@ impl RenderError {
     }
 
     pub(crate) fn other(text: impl fmt::Display) -> Self {
-        Self::new(Cause::Other(text.to_string()))
+        Self::new(Cause::Other(shortened(text.to_string())))
     }
 
     /// Says what was being done when it happened; what the layer below says too is not said twice.
@@ -71,6 +71,7 @@ impl RenderError {
         let cause = match &self.cause {
             Cause::Kptfile(error) => {
                 let (folder, reason) = kptfile_parts(error);
+                let reason = shortened(reason);
                 format!("error reading Kptfile at {}: {reason}", loggia_go::quote(&show(folder)))
             }
             cause => cause.to_string(),
@@ -132,15 +133,26 @@ fn kptfile_parts(error: &KptfileError) -> (&str, String) {
     }
 }
 
+/// Some texts quote what they are about, and that may be a file of megabytes. Its beginning is enough.
+pub(crate) fn shortened(mut text: String) -> String {
+    const MOST: usize = 16 << 10;
+    if text.len() > MOST {
+        let left_out = text.len() - MOST;
+        text.truncate(text.floor_char_boundary(MOST));
+        text.push_str(&format!(" … ({left_out} bytes left out)"));
+    }
+    text
+}
+
 // === impl Cause ===
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kptfile(error) => error.fmt(f),
+            Self::Kptfile(error) => f.write_str(&shortened(error.to_string())),
             Self::Invalid(errors) => {
                 let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                f.write_str(&texts.join("\n"))
+                f.write_str(&shortened(texts.join("\n")))
             }
             Self::FunctionFailed => f.write_str("already handled error"),
             Self::Other(text) => f.write_str(text),
@@ -167,6 +179,13 @@ mod tests {
             error.to_string(),
             "fn.render: pkg /p:\n\tpkg.render: pkg /p/sub:\n\tpipeline.run: already handled error"
         );
+    }
+
+    #[test]
+    fn what_a_text_quotes_is_cut() {
+        let error = RenderError::other("ü".repeat(1 << 20)).during("pkg.render", "/p").in_package("/p");
+        let text = error.to_string();
+        assert!(text.len() < 20_000 && text.ends_with("bytes left out)"), "{}", text.len());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use loggia_yaml::Node;
 
 use crate::call::{Called, Caller, Failed, explain};
 use crate::error::{Cause, RenderError};
+use crate::limits::Limits;
 use crate::progress::Progress;
 use crate::select::{self, Selection};
 
@@ -25,6 +26,8 @@ pub struct Evaluation<'a> {
     pub exclusion: Selector,
     /// A result of severity `error` is a failure.
     pub strict: bool,
+    /// How much it may take.
+    pub limits: Limits,
 }
 
 /// What came of it.
@@ -65,6 +68,8 @@ impl Evaluation<'_> {
             validator: false,
             strict: self.strict,
             counted: !is_everything,
+            limits: &self.limits,
+            places: None,
         };
         let Called { result, ended } = caller.call(selected.clone(), self.config.clone(), progress).await;
         let items: Vec<FunctionResult> = result.into_iter().collect();

@@ -11,8 +11,10 @@
 mod call;
 mod error;
 mod eval;
+mod limits;
 mod location;
 mod pipeline;
+mod places;
 mod progress;
 mod render;
 mod select;
@@ -21,6 +23,8 @@ mod status;
 
 pub use error::{Cause, RenderError};
 pub use eval::{Evaluated, Evaluation};
+pub use limits::Limits;
+pub use loggia_krm::package::Paths;
 pub use pipeline::StepRecord;
 pub use progress::{Ending, Progress, Quiet};
 pub use render::{Options, Rendered, Renderer};

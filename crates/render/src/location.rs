@@ -3,6 +3,9 @@
 //! Every input of a function carries ids, by which its output gets back what it lost. Path and index have two
 //! spellings each; a function that changes one of them means both.
 
+use std::collections::HashMap;
+
+use loggia_go::quote;
 use loggia_krm::annotation::{
     ID, INDEX, LEGACY_ID, LEGACY_INDEX, LEGACY_PATH, MIGRATION_ID, PACKAGE_PATH, PATH, SELECTION_ID,
 };
@@ -42,19 +45,19 @@ impl Inputs {
 
     /// Puts back what outputs lost, and takes the ids off.
     pub(crate) fn mend(&self, outputs: &mut [Resource]) {
+        let mut copies = Copies::default();
         for output in outputs {
-            if let Some(original) = self.original(output) {
-                output.retain_annotations(|key| !matches!(key, ID | LEGACY_ID));
+            let original = self.original(output).filter(|(at, original)| copies.may_take(*at, original));
+            output.retain_annotations(|key| !matches!(key, ID | LEGACY_ID));
+            if let Some((_, original)) = original {
                 mend::restore(original, output);
-            } else {
-                output.retain_annotations(|key| !matches!(key, ID | LEGACY_ID));
             }
         }
     }
 
-    fn original(&self, output: &Resource) -> Option<&Resource> {
-        let id: usize = output.function_id().parse().ok()?;
-        self.originals.get(id.checked_sub(1)?)
+    fn original(&self, output: &Resource) -> Option<(usize, &Resource)> {
+        let at = output.function_id().parse::<usize>().ok()?.checked_sub(1)?;
+        Some((at, self.originals.get(at)?))
     }
 
     /// Brings both spellings of path and index together, and takes the migration ids off.
@@ -98,6 +101,44 @@ impl Inputs {
     }
 }
 
+/// How much work it is to give what an input had to many outputs. Nothing keeps a function from calling each of ten
+/// thousand outputs the same large input; from some point on they get nothing back.
+#[derive(Debug, Default)]
+struct Copies {
+    /// The inputs that were used, and how many entries each has.
+    sizes: HashMap<usize, usize>,
+    work: usize,
+}
+
+impl Copies {
+    const MOST: usize = 10_000_000;
+
+    fn may_take(&mut self, at: usize, original: &Resource) -> bool {
+        match self.sizes.get(&at) {
+            Some(size) => self.work = self.work.saturating_add(*size),
+            None => {
+                self.sizes.insert(at, entries(original));
+            }
+        }
+        self.work <= Self::MOST
+    }
+}
+
+/// How many values a resource has.
+fn entries(resource: &Resource) -> usize {
+    let mut count = 0;
+    let mut waiting = vec![resource.node()];
+    while let Some(node) = waiting.pop() {
+        count += 1;
+        if count > Copies::MOST {
+            break;
+        }
+        waiting.extend(node.items());
+        waiting.extend(node.pairs().iter().map(|pair| &pair.value));
+    }
+    count
+}
+
 fn mismatch(name: &str) -> String {
     format!("resource input to function has mismatched legacy and internal {name} annotations")
 }
@@ -124,13 +165,32 @@ pub(crate) fn set_owner(outputs: &mut [Resource], package_path: &str) -> Result<
     Ok(())
 }
 
+/// Checks that a function of a package leaves resources in it or in packages inside it.
+pub(crate) fn check_owners(outputs: &[Resource], package_path: &str) -> Result<(), String> {
+    let own = package_path.trim_end_matches('/');
+    let is_inside = |owner: &str| {
+        let rest = owner.strip_prefix(own);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && path::clean(owner) == owner
+    };
+    match outputs.iter().map(Resource::package_path).find(|owner| *owner != package_path && !is_inside(owner))
+    {
+        Some(owner) => Err(format!(
+            "function must not modify resources outside of package: it runs for {} and left a resource in {}",
+            quote(package_path),
+            quote(owner)
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Checks that nothing leaves its package and no two resources are in one place.
 pub(crate) fn check_places(outputs: &[Resource]) -> Result<(), String> {
     let mut taken = std::collections::HashSet::with_capacity(outputs.len());
     for output in outputs {
-        let clean = path::clean(output.path());
-        if clean.starts_with("../") {
-            let path = output.path();
+        let path = output.path();
+        // As in kpt, a slash at the beginning stands for the package's folder.
+        let clean = path::clean(path.trim_start_matches('/'));
+        if clean == ".." || clean.starts_with("../") {
             return Err(format!(
                 "function must not modify resources outside of package: resource has path {path}"
             ));

@@ -1,6 +1,6 @@
 //! The pipeline of one package: mutators, then validators, up to the first failure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use loggia_function::{FunctionRef, Runtime, image};
 use loggia_krm::kptfile::{Function, Kptfile, StepResult};
@@ -10,11 +10,13 @@ use loggia_yaml::{Node, Pair, parse_first_with};
 
 use crate::call::{Called, Caller, Failed, Owner, check_krm, errors, explain};
 use crate::error::{Cause, RenderError};
+use crate::limits::report_size;
 use crate::location;
+use crate::places::Places;
 use crate::progress::Progress;
 use crate::render::Options;
 use crate::select::{self, Selection};
-use crate::source::Source;
+use crate::source::Opened;
 
 /// What is kept of one step for the Kptfile's status.
 #[derive(Clone, Debug)]
@@ -27,7 +29,7 @@ pub struct StepRecord {
 
 /// A render on its way.
 pub(crate) struct Run<'a> {
-    pub(crate) source: &'a Source,
+    pub(crate) opened: Opened<'a>,
     pub(crate) options: &'a Options,
     pub(crate) runtime: &'a dyn Runtime,
     pub(crate) progress: &'a mut dyn Progress,
@@ -36,6 +38,10 @@ pub(crate) struct Run<'a> {
     /// One for each function that ran.
     pub(crate) results: Vec<FunctionResult>,
     pub(crate) steps: Vec<StepRecord>,
+    /// How many bytes the results take.
+    pub(crate) reported: usize,
+    /// The function configs of the package whose pipeline runs, by path.
+    pub(crate) configs: HashMap<String, Node>,
     /// Functions that ran well.
     pub(crate) executed: usize,
     /// Packages that were visited.
@@ -76,7 +82,8 @@ impl Run<'_> {
         kptfile: &Kptfile,
         input: Vec<Resource>,
     ) -> Result<Vec<Resource>, Stopped> {
-        let (unique_path, display_path) = (self.source.unique_path(folder), self.source.display_path(folder));
+        let (unique_path, display_path) =
+            (self.opened.source.unique_path(folder), self.opened.source.display_path(folder));
         self.progress.package(&display_path);
         if kptfile.has_empty_pipeline() {
             return match check_krm(&input) {
@@ -87,14 +94,15 @@ impl Run<'_> {
                 }
             };
         }
-        let is_own = |path: &str| {
-            input.iter().any(|resource| resource.path() == path && resource.package_path() == unique_path)
-        };
-        if let Err(errors) = kptfile.check_config_paths(&is_own) {
+        self.configs.clear();
+        let own = input.iter().filter(|resource| resource.package_path() == unique_path);
+        let own: HashSet<&str> = own.map(Resource::path).collect();
+        let checked = kptfile.check_config_paths(&|path: &str| own.contains(path));
+        if let Err(errors) = checked {
             let error = RenderError::new(Cause::Invalid(errors));
             return Err(Stopped::new(error, Some(input)));
         }
-        let disk_folder = self.source.disk_folder(folder);
+        let disk_folder = self.opened.source.disk_folder(folder);
         let owner =
             Owner { unique_path: &unique_path, display_path: &display_path, folder: disk_folder.as_deref() };
         let (mut resources, stopped) = self.mutate(folder, kptfile, input, owner).await;
@@ -137,7 +145,11 @@ impl Run<'_> {
                     Err(error) => return (resources, Err(RenderError::other(error))),
                 };
                 let ended = self.call(&prepared, selected.clone(), &resources, owner).await;
-                ended.map(|output| select::merge(resources.clone(), &selected, output))
+                ended.and_then(|output| {
+                    let merged = select::merge(resources.clone(), &selected, output);
+                    let checked = self.options.limits.check_output(prepared.function.name(), &merged);
+                    checked.map(|()| merged).map_err(RenderError::other)
+                })
             };
             match ended {
                 Ok(output) => resources = output,
@@ -197,20 +209,24 @@ impl Run<'_> {
         }
     }
 
-    fn config(&self, folder: &str, step: &Function) -> Result<Option<Node>, RenderError> {
-        if !step.config_path.is_empty() {
-            let path = &step.config_path;
-            let missing = |_| RenderError::other(format!("missing function config {path:?}"));
-            let content = self.source.open(folder, path).map_err(missing)?;
-            let invalid = |error: &dyn std::fmt::Display| {
-                RenderError::other(format!("invalid function config {path:?} {error}"))
-            };
-            let document = parse_first_with(&content, loggia_yaml::ParseOptions::default())
-                .map_err(|error| invalid(&error))?
-                .ok_or_else(|| invalid(&"EOF"))?;
-            return Ok(Some(document.root));
+    fn config(&mut self, folder: &str, step: &Function) -> Result<Option<Node>, RenderError> {
+        let path = &step.config_path;
+        if path.is_empty() {
+            return Ok((!step.config_map.is_empty()).then(|| config_map(&step.config_map)));
         }
-        Ok((!step.config_map.is_empty()).then(|| config_map(&step.config_map)))
+        if let Some(known) = self.configs.get(path) {
+            return Ok(Some(known.clone()));
+        }
+        let missing = |_| RenderError::other(format!("missing function config {path:?}"));
+        let content = self.opened.file(folder, path).map_err(missing)?;
+        let invalid = |error: &dyn std::fmt::Display| {
+            RenderError::other(format!("invalid function config {path:?} {error}"))
+        };
+        let document = parse_first_with(&content, loggia_yaml::ParseOptions::default())
+            .map_err(|error| invalid(&error))?
+            .ok_or_else(|| invalid(&"EOF"))?;
+        self.configs.insert(path.clone(), document.root.clone());
+        Ok(Some(document.root))
     }
 
     /// Calls a function. Its config is the resource of the package as it is now.
@@ -222,6 +238,7 @@ impl Run<'_> {
         owner: Owner<'_>,
     ) -> Result<Vec<Resource>, RenderError> {
         let config_path = path::clean(&prepared.step.config_path);
+        let root = self.opened.source.root();
         let current = all
             .iter()
             .find(|resource| resource.path() == config_path && resource.package_path() == owner.unique_path);
@@ -233,8 +250,21 @@ impl Run<'_> {
             validator: prepared.validator,
             strict: self.options.strict,
             counted: !prepared.selection().is_everything(),
+            limits: &self.options.limits,
+            places: Some(Places {
+                reader: &self.opened.reader,
+                sources: &self.sources,
+                paths: self.options.paths,
+                root: &root,
+            }),
         };
         let Called { result, ended } = caller.call(input, config, self.progress).await;
+        self.reported = self.reported.saturating_add(result.as_ref().map_or(0, report_size));
+        let name = prepared.function.name();
+        if let Err(text) = self.options.limits.check_reports(name, self.reported) {
+            self.remember(prepared.validator, prepared.step, None, Some(text.clone()));
+            return Err(RenderError::other(text));
+        }
         let because = match &ended {
             Err(Failed::Because(text)) => Some(text.clone()),
             _ => None,

@@ -1,18 +1,21 @@
 //! Rendering a package with all the packages inside it.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 
 use loggia_function::Runtime;
 use loggia_function::image::DEFAULT_PREFIX;
 use loggia_krm::kptfile::{Kptfile, KptfileDocument};
-use loggia_krm::package::{KPTFILE, Sources, WriteOptions, changes};
+use loggia_krm::package::{KPTFILE, Paths, Sources, WriteOptions, changes};
 use loggia_krm::{Changes, FunctionResultList, Resource, annotation, path};
 
 use crate::error::{Cause, RenderError};
+use crate::limits::{Limits, yield_now};
 use crate::pipeline::{Run, StepRecord, Stopped};
+use crate::places::folder_below;
 use crate::progress::Progress;
-use crate::source::Source;
+use crate::source::{Opened, Source};
 use crate::status;
 
 /// Keeps what was done up to a failure.
@@ -29,11 +32,21 @@ pub struct Options {
     pub strict: bool,
     /// Mark resources of Config Connector as rendered, as kpt does.
     pub attribution: bool,
+    /// How much a render may take.
+    pub limits: Limits,
+    /// Which files functions may make.
+    pub paths: Paths,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { image_prefix: DEFAULT_PREFIX.to_owned(), strict: false, attribution: true }
+        Self {
+            image_prefix: DEFAULT_PREFIX.to_owned(),
+            strict: false,
+            attribution: true,
+            limits: Limits::default(),
+            paths: Paths::default(),
+        }
     }
 }
 
@@ -66,6 +79,7 @@ pub struct Rendered {
     sources: Sources,
     root: String,
     kptfile: KptfileDocument,
+    paths: Paths,
 }
 
 /// A package that takes part in a breadth-first render.
@@ -89,24 +103,28 @@ impl Renderer<'_> {
         progress: &mut dyn Progress,
     ) -> Result<Rendered, RenderError> {
         let root = source.root();
-        let document = open(source, "").map_err(|error| error.in_package(&root))?;
+        let limits = &self.options.limits;
+        let opened = source.open(limits.read).map_err(|error| RenderError::other(error).in_package(&root))?;
+        let document = open(&opened, "", limits).map_err(|error| error.in_package(&root))?;
         let kptfile = document.kptfile().clone();
         let is_set = |key| kptfile.annotation(key).is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let mut run = Run {
-            source,
+            opened,
             options: self.options,
             runtime: self.runtime,
             progress,
             sources: Sources::default(),
             results: Vec::new(),
             steps: Vec::new(),
+            reported: 0,
+            configs: HashMap::new(),
             executed: 0,
             packages: 0,
         };
         let ended = if is_set(BREADTH_FIRST) {
             run.breadth_first(kptfile.clone()).await
         } else {
-            run.depth_first(String::new(), kptfile.clone()).await
+            run.depth_first(String::new(), kptfile.clone(), 1).await
         };
         let Run { sources, results, steps, executed, packages, .. } = run;
         let (resources, error) = match ended {
@@ -127,6 +145,7 @@ impl Renderer<'_> {
             sources,
             root,
             kptfile: document,
+            paths: self.options.paths,
         };
         match self.settle(resources.unwrap_or_default(), &rendered.root) {
             Ok(resources) => rendered.resources = resources,
@@ -139,11 +158,7 @@ impl Renderer<'_> {
     fn settle(&self, mut resources: Vec<Resource>, root: &str) -> Result<Vec<Resource>, String> {
         for resource in &mut resources {
             let package = resource.package_path().to_owned();
-            let below = package.strip_prefix(root.trim_end_matches('/'));
-            let folder = below
-                .filter(|rest| rest.is_empty() || rest.starts_with('/'))
-                .map(|rest| rest.trim_start_matches('/'));
-            let Some(folder) = folder else {
+            let Some(folder) = folder_below(&package, root) else {
                 return Err(format!("subpackage {package:?} is not a descendant of {root:?}"));
             };
             let file = resource.path().trim_start_matches('/');
@@ -159,15 +174,27 @@ impl Renderer<'_> {
 }
 
 /// Opens a package: its Kptfile must be readable and make sense.
-fn open(source: &Source, folder: &str) -> Result<KptfileDocument, RenderError> {
-    let unique_path = source.unique_path(folder);
-    let read = |cause| RenderError::new(cause).during("pkg.read", &unique_path);
-    let document = source.kptfile(folder).map_err(|error| read(Cause::Kptfile(error)))?;
-    document
-        .kptfile()
-        .validate(&|file| source.open(folder, file))
-        .map_err(|error| read(Cause::Invalid(vec![error])))?;
+fn open(opened: &Opened<'_>, folder: &str, limits: &Limits) -> Result<KptfileDocument, RenderError> {
+    let unique_path = opened.source.unique_path(folder);
+    let document = opened
+        .kptfile(folder)
+        .map_err(|error| RenderError::new(Cause::Kptfile(error)).during("pkg.read", &unique_path))?;
+    check(opened, folder, &document, limits)?;
     Ok(document)
+}
+
+/// Checks a Kptfile that was read.
+fn check(
+    opened: &Opened<'_>,
+    folder: &str,
+    document: &KptfileDocument,
+    limits: &Limits,
+) -> Result<(), RenderError> {
+    let unique_path = opened.source.unique_path(folder);
+    let read = |cause| RenderError::new(cause).during("pkg.read", &unique_path);
+    let kptfile = document.kptfile();
+    limits.check_pipeline(kptfile).map_err(|text| read(Cause::Other(format!("{unique_path}: {text}"))))?;
+    kptfile.validate(&|file| opened.file(folder, file)).map_err(|error| read(Cause::Invalid(vec![error])))
 }
 
 // === impl Run ===
@@ -176,13 +203,15 @@ type Hydrating<'a> = Pin<Box<dyn Future<Output = Result<Vec<Resource>, Stopped>>
 
 impl Run<'_> {
     /// Renders the packages inside a package, and then the package with what they became.
-    fn depth_first(&mut self, folder: String, kptfile: Kptfile) -> Hydrating<'_> {
+    /// How deep that goes is limited, so recursing is fine.
+    fn depth_first(&mut self, folder: String, kptfile: Kptfile, level: usize) -> Hydrating<'_> {
         Box::pin(async move {
-            let unique_path = self.source.unique_path(&folder);
+            let unique_path = self.opened.source.unique_path(&folder);
+            yield_now().await;
             let mut resources = self.read(&folder)?;
-            for (subfolder, subkptfile) in self.subpackages(&folder)? {
-                let below = self.source.unique_path(&subfolder);
-                match self.depth_first(subfolder, subkptfile).await {
+            for (subfolder, subkptfile) in self.subpackages(&folder, level)? {
+                let below = self.opened.source.unique_path(&subfolder);
+                match self.depth_first(subfolder, subkptfile, level + 1).await {
                     Ok(output) => resources.extend(output),
                     Err(Stopped { error, resources: partial }) => {
                         resources.extend(partial.iter().flatten().cloned());
@@ -198,40 +227,44 @@ impl Run<'_> {
 
     /// Renders a package before the packages inside it, level by level.
     async fn breadth_first(&mut self, kptfile: Kptfile) -> Result<Vec<Resource>, Stopped> {
-        let root = self.source.unique_path("");
+        let root = self.opened.source.unique_path("");
         let mut nodes: Vec<Node> = Vec::new();
         let mut level = vec![(String::new(), kptfile)];
+        let mut depth = 1;
         while !level.is_empty() {
             let mut next = Vec::new();
             for (folder, kptfile) in level {
+                yield_now().await;
                 let resources = self.read(&folder)?;
-                next.extend(self.subpackages(&folder)?);
-                let unique_path = self.source.unique_path(&folder);
+                next.extend(self.subpackages(&folder, depth)?);
+                let unique_path = self.opened.source.unique_path(&folder);
                 nodes.push(Node { folder, unique_path, kptfile, resources });
             }
-            level = next;
+            (level, depth) = (next, depth + 1);
         }
-        for at in 0..nodes.len() {
-            let (folder, kptfile) = (nodes[at].folder.clone(), nodes[at].kptfile.clone());
-            let input = take_below(&nodes, &folder);
+        let mut branches = Branches::of(nodes);
+        for at in 0..branches.nodes.len() {
+            let Node { folder, kptfile, .. } = &branches.nodes[at];
+            let (folder, kptfile) = (folder.clone(), kptfile.clone());
+            let input = branches.below(at);
             match self.pipeline(&folder, &kptfile, input).await {
-                Ok(output) => deal(&mut nodes, at, output),
+                Ok(output) => branches.deal(at, output),
                 Err(Stopped { error, resources }) => {
                     if let Some(resources) = resources {
-                        deal(&mut nodes, at, resources);
+                        branches.deal(at, resources);
                     }
-                    let all = nodes.into_iter().flat_map(|node| node.resources).collect();
-                    return Err(Stopped { error, resources: Some(all) }.during("pkg.render", &root));
+                    let all = Some(branches.into_resources());
+                    return Err(Stopped { error, resources: all }.during("pkg.render", &root));
                 }
             }
         }
-        Ok(nodes.into_iter().flat_map(|node| node.resources).collect())
+        Ok(branches.into_resources())
     }
 
     fn read(&mut self, folder: &str) -> Result<Vec<Resource>, Stopped> {
         self.packages += 1;
-        let unique_path = self.source.unique_path(folder);
-        let package = self.source.read(folder).map_err(|error| {
+        let unique_path = self.opened.source.unique_path(folder);
+        let package = self.opened.read(folder).map_err(|error| {
             let error = RenderError::other(error).during("pkg.readResources", &unique_path);
             Stopped::new(error.during("pkg.render", &unique_path), None)
         })?;
@@ -239,52 +272,94 @@ impl Run<'_> {
         Ok(package.resources)
     }
 
-    /// The packages directly inside a package, all of which must be fine.
-    fn subpackages(&self, folder: &str) -> Result<Vec<(String, Kptfile)>, Stopped> {
-        let unique_path = self.source.unique_path(folder);
+    /// The packages directly inside a package, all of which must be fine. `level` is how deep the package is.
+    fn subpackages(&self, folder: &str, level: usize) -> Result<Vec<(String, Kptfile)>, Stopped> {
+        let (opened, limits) = (&self.opened, &self.options.limits);
+        let unique_path = opened.source.unique_path(folder);
         let stop = |error: RenderError| Stopped::new(error.during("pkg.render", &unique_path), None);
-        let folders = self
-            .source
+        let folders = opened
             .subpackages(folder)
             .map_err(|error| stop(RenderError::other(error).during("pkg.Subpackages", &unique_path)))?;
+        if !folders.is_empty() {
+            limits.check_nesting(level + 1).map_err(|text| {
+                stop(
+                    RenderError::other(format!("{unique_path}: {text}"))
+                        .during("pkg.Subpackages", &unique_path),
+                )
+            })?;
+        }
         let read = |subfolder: &String| {
-            let below = self.source.unique_path(subfolder);
-            self.source.kptfile(subfolder).map_err(|error| {
+            let below = opened.source.unique_path(subfolder);
+            opened.kptfile(subfolder).map_err(|error| {
                 stop(RenderError::new(Cause::Kptfile(error)).during("pkg.Subpackages", &below))
             })
         };
         // Every Kptfile is read before one is judged.
         let documents = folders.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let check = |(subfolder, document): (String, KptfileDocument)| {
-            open(self.source, &subfolder).map_err(stop)?;
+            check(opened, &subfolder, &document, limits).map_err(stop)?;
             Ok((subfolder, document.kptfile().clone()))
         };
         folders.into_iter().zip(documents).map(check).collect()
     }
 }
 
-/// The resources of a package and of all packages below it, branch by branch.
-fn take_below(nodes: &[Node], folder: &str) -> Vec<Resource> {
-    let mut below: Vec<&Node> = nodes.iter().filter(|node| is_below(&node.folder, folder)).collect();
-    below.sort_by(|a, b| a.folder.split('/').cmp(b.folder.split('/')));
-    below.iter().flat_map(|node| node.resources.iter().cloned()).collect()
+/// The packages of a breadth-first render, in the order in which they run.
+struct Branches {
+    nodes: Vec<Node>,
+    /// The nodes branch by branch: a package is followed by all that are inside it.
+    order: Vec<usize>,
+    /// Where each node is in `order`.
+    ranks: Vec<usize>,
+    /// The nodes by the absolute paths of their packages.
+    owners: HashMap<String, usize>,
+}
+
+// === impl Branches ===
+
+impl Branches {
+    fn of(nodes: Vec<Node>) -> Self {
+        let mut order: Vec<usize> = (0..nodes.len()).collect();
+        order.sort_by(|a, b| nodes[*a].folder.split('/').cmp(nodes[*b].folder.split('/')));
+        let mut ranks = vec![0; nodes.len()];
+        for (rank, at) in order.iter().enumerate() {
+            ranks[*at] = rank;
+        }
+        let owners = nodes.iter().enumerate().map(|(at, node)| (node.unique_path.clone(), at)).collect();
+        Self { nodes, order, ranks, owners }
+    }
+
+    /// A package and all packages inside it.
+    fn branch(&self, at: usize) -> impl Iterator<Item = usize> {
+        let folder = &self.nodes[at].folder;
+        let from = self.order[self.ranks[at]..].iter().copied();
+        from.take_while(move |at| is_below(&self.nodes[*at].folder, folder))
+    }
+
+    /// The resources of a package and of all packages below it, branch by branch.
+    fn below(&self, at: usize) -> Vec<Resource> {
+        self.branch(at).flat_map(|at| self.nodes[at].resources.iter().cloned()).collect()
+    }
+
+    /// Gives every package below the one that ran what is its own now.
+    fn deal(&mut self, at: usize, output: Vec<Resource>) {
+        for below in self.branch(at).collect::<Vec<_>>() {
+            self.nodes[below].resources.clear();
+        }
+        for resource in output {
+            let owner = self.owners.get(resource.package_path()).copied().unwrap_or(at);
+            self.nodes[owner].resources.push(resource);
+        }
+    }
+
+    fn into_resources(self) -> Vec<Resource> {
+        self.nodes.into_iter().flat_map(|node| node.resources).collect()
+    }
 }
 
 fn is_below(folder: &str, ancestor: &str) -> bool {
     ancestor.is_empty()
         || folder.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Gives every package below the one that ran what is its own now.
-fn deal(nodes: &mut [Node], at: usize, output: Vec<Resource>) {
-    let folder = nodes[at].folder.clone();
-    for node in nodes.iter_mut().filter(|node| is_below(&node.folder, &folder)) {
-        node.resources.clear();
-    }
-    for resource in output {
-        let owner = nodes.iter().position(|node| node.unique_path == resource.package_path()).unwrap_or(at);
-        nodes[owner].resources.push(resource);
-    }
 }
 
 // === impl Rendered ===
@@ -310,7 +385,7 @@ impl Rendered {
     /// # Errors
     /// If a resource has no place to go, or an impossible one.
     pub fn changes(&self) -> Result<Changes, RenderError> {
-        let options = WriteOptions { prune: self.succeeded(), ..WriteOptions::default() };
+        let options = WriteOptions { prune: self.succeeded(), paths: self.paths, ..WriteOptions::default() };
         let failed = |text: String| RenderError::other(text).in_package(&self.root);
         let mut planned = if self.succeeded() || self.saved {
             changes(self.resources.clone(), &self.sources, &self.root, &options).map_err(|error| {
@@ -322,7 +397,7 @@ impl Rendered {
                 failed(format!("failed to save resources: {error}{original}"))
             })?
         } else {
-            Changes { package: self.root.clone(), ..Changes::default() }
+            Changes { package: self.root.clone(), paths: self.paths, ..Changes::default() }
         };
         self.add_status(&mut planned);
         Ok(planned)
@@ -344,7 +419,14 @@ impl Rendered {
             planned.writes.remove(KPTFILE);
         } else {
             planned.writes.insert(KPTFILE.to_owned(), text);
+            planned.replaces.insert(KPTFILE.to_owned());
         }
+    }
+
+    /// What the files of the package held before the render.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// What a file held before the render, if it supplied a resource.

@@ -1,15 +1,12 @@
 //! Where a package is read from: a folder on disk, or files in memory.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use loggia_krm::annotation::PACKAGE_PATH;
 use loggia_krm::kptfile::{KptfileDocument, KptfileError};
-use loggia_krm::package::{
-    Files, KPTFILE, ReadError, ReadOptions, subpackages_of_files, subpackages_of_folder,
-};
+use loggia_krm::package::{Files, KPTFILE, Limits, ReadError, ReadErrorKind, ReadOptions, Reader};
 use loggia_krm::{Package, path};
 
 /// A package to render.
@@ -20,6 +17,15 @@ pub enum Source {
     /// In memory, as the root of a file system.
     Files(Files),
 }
+
+/// A package that is being read.
+#[derive(Debug)]
+pub(crate) struct Opened<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) reader: Reader<'a>,
+}
+
+// === impl Source ===
 
 impl Source {
     /// A folder on disk, wherever it leads.
@@ -60,70 +66,61 @@ impl Source {
         }
     }
 
+    /// Opens the package for reading.
+    pub(crate) fn open(&self, limits: Limits) -> Result<Opened<'_>, ReadError> {
+        let reader = match self {
+            Self::Folder(root) => Reader::folder(root, limits)?,
+            Self::Files(files) => Reader::files(files, limits),
+        };
+        Ok(Opened { source: self, reader })
+    }
+}
+
+// === impl Opened ===
+
+impl Opened<'_> {
     /// Reads a Kptfile strictly.
     pub(crate) fn kptfile(&self, folder: &str) -> Result<KptfileDocument, KptfileError> {
-        let unique_path = self.unique_path(folder);
+        let unique_path = self.source.unique_path(folder);
         let text = self.kptfile_text(folder)?;
         KptfileDocument::parse(&without_stray_comments(&text), &unique_path)
     }
 
     fn kptfile_text(&self, folder: &str) -> Result<String, KptfileError> {
-        let unique_path = self.unique_path(folder);
-        let missing = || KptfileError::Missing { folder: unique_path.clone() };
-        let unreadable = |cause: String| KptfileError::Unreadable { folder: unique_path.clone(), cause };
-        let bytes = match self {
-            Self::Folder(root) => {
-                let file = root.join(folder).join(KPTFILE);
-                if !file.is_file() {
-                    return Err(missing());
-                }
-                fs::read(file).map_err(|error| unreadable(error.to_string()))?
-            }
-            Self::Files(files) => files.get(&path::inside(folder, KPTFILE)).ok_or_else(missing)?.clone(),
+        let folder_path = self.source.unique_path(folder);
+        let missing = || KptfileError::Missing { folder: folder_path.clone() };
+        let unreadable = |cause: String| KptfileError::Unreadable { folder: folder_path.clone(), cause };
+        let bytes = match self.reader.file(&path::inside(folder, KPTFILE)) {
+            Ok(content) => content.ok_or_else(missing)?,
+            // A folder of that name is none.
+            Err(ReadErrorKind::NotAFile) => return Err(missing()),
+            Err(error) => return Err(unreadable(error.to_string())),
         };
         String::from_utf8(bytes).map_err(|_| unreadable("yaml: invalid leading UTF-8 octet".to_owned()))
     }
 
     /// Reads the resources of one package, which know whose they are.
-    pub(crate) fn read(&self, folder: &str) -> Result<Package, ReadError> {
-        let annotations = BTreeMap::from([(PACKAGE_PATH.to_owned(), self.unique_path(folder))]);
-        let options = ReadOptions { annotations, ..ReadOptions::default() };
-        match self {
-            Self::Folder(root) => Package::from_folder(&root.join(folder), &options),
-            Self::Files(files) if folder.is_empty() => Package::from_files(files, &options),
-            Self::Files(files) => {
-                let below = format!("{folder}/");
-                let inside = files
-                    .range(below.clone()..)
-                    .take_while(|(path, _)| path.starts_with(&below))
-                    .map(|(path, content)| (path[below.len()..].to_owned(), content.clone()));
-                Package::from_files(&inside.collect(), &options)
-            }
-        }
+    pub(crate) fn read(&mut self, folder: &str) -> Result<Package, ReadError> {
+        let annotations = BTreeMap::from([(PACKAGE_PATH.to_owned(), self.source.unique_path(folder))]);
+        self.reader.package(folder, &ReadOptions { annotations, ..ReadOptions::default() })
     }
 
     /// The packages directly inside a package, in order.
     pub(crate) fn subpackages(&self, folder: &str) -> Result<Vec<String>, ReadError> {
-        match self {
-            Self::Folder(root) => subpackages_of_folder(root, folder),
-            Self::Files(files) => subpackages_of_files(files, folder),
-        }
+        self.reader.subpackages(folder)
     }
 
     /// The content of a file of a package, or why there is none in the words of Go.
-    pub(crate) fn open(&self, folder: &str, file: &str) -> Result<Vec<u8>, String> {
-        let unique_path = path::join(&[&self.unique_path(folder), file]);
-        let missing = || format!("open {unique_path}: no such file or directory");
-        match self {
-            Self::Folder(root) => {
-                fs::read(root.join(folder).join(file)).map_err(|error| match error.kind() {
-                    io::ErrorKind::NotFound => missing(),
-                    io::ErrorKind::PermissionDenied => format!("open {unique_path}: permission denied"),
-                    io::ErrorKind::IsADirectory => format!("read {unique_path}: is a directory"),
-                    _ => format!("open {unique_path}: {error}"),
-                })
-            }
-            Self::Files(files) => files.get(&path::join(&[folder, file])).cloned().ok_or_else(missing),
+    pub(crate) fn file(&self, folder: &str, file: &str) -> Result<Vec<u8>, String> {
+        let unique_path = path::join(&[&self.source.unique_path(folder), file]);
+        match self.reader.file(&path::join(&[folder, file])) {
+            Ok(Some(content)) => Ok(content),
+            Ok(None) => Err(format!("open {unique_path}: no such file or directory")),
+            Err(ReadErrorKind::Io(error)) => Err(match error.kind() {
+                io::ErrorKind::PermissionDenied => format!("open {unique_path}: permission denied"),
+                _ => format!("open {unique_path}: {error}"),
+            }),
+            Err(kind) => Err(format!("open {unique_path}: {kind}")),
         }
     }
 }
@@ -133,13 +130,21 @@ impl Source {
 fn without_stray_comments(text: &str) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
-    let is_comment = |line: &str| line.trim_start_matches(' ').starts_with('#');
-    let is_stray = |at: usize| {
-        let next = lines[at..].iter().find(|line| !is_comment(line) && !line.trim().is_empty());
-        let item = next.filter(|line| line.trim_start_matches(' ').starts_with("- "));
-        is_comment(lines[at]) && item.is_some_and(|item| indent(item) > indent(lines[at]))
-    };
-    (0..lines.len()).filter(|&at| !is_stray(at)).map(|at| lines[at]).collect()
+    let mut kept = Vec::with_capacity(lines.len());
+    // The indentation of the entry of a list that comes next, with nothing but comments before it.
+    let mut item: Option<usize> = None;
+    for line in lines.into_iter().rev() {
+        let content = line.trim_start_matches(' ');
+        if content.starts_with('#') {
+            if item.is_some_and(|item| item > indent(line)) {
+                continue;
+            }
+        } else if !content.trim().is_empty() {
+            item = content.starts_with("- ").then(|| indent(line));
+        }
+        kept.push(line);
+    }
+    kept.into_iter().rev().collect()
 }
 
 #[cfg(test)]
@@ -160,5 +165,13 @@ mod tests {
     fn only_a_comment_left_of_its_list_is_a_stray_one() {
         let text = "a:\n# stray\n  - x\n  # kept\n  - y\n# kept\nb: # kept\n# kept\n- z\n";
         assert_eq!(without_stray_comments(text), text.replace("# stray\n", ""));
+    }
+
+    #[test]
+    fn very_many_comments_take_no_time() {
+        let text = "#\n".repeat(300_000) + "a:\n" + &"# stray\n".repeat(100_000) + "  - x\n";
+        let begin = std::time::Instant::now();
+        assert_eq!(without_stray_comments(&text).len(), text.len() - "# stray\n".len() * 100_000);
+        assert!(begin.elapsed() < std::time::Duration::from_secs(10), "{:?}", begin.elapsed());
     }
 }

@@ -29,5 +29,5 @@ pub fn main() -> ExitCode {
 /// The one place that writes to the terminal other than by the log.
 #[allow(clippy::print_stderr)]
 fn say(line: &str) {
-    eprintln!("{line}");
+    eprintln!("{}", loggia_go::printable(line));
 }

@@ -1,8 +1,10 @@
 //! A Kptfile's text and its types side by side: changes of the one become small changes of the other.
 
+use std::collections::{HashMap, VecDeque};
+
 use loggia_yaml::{
     Document, EmitOptions, Fidelity, Kind, Node, Pair, ScalarStyle, SequenceStyle, detect_sequence_style,
-    to_node, to_string_with,
+    node_to_string, to_node, to_string_with,
 };
 
 use super::{Condition, Kptfile, KptfileError, RenderStatus, Status};
@@ -135,30 +137,48 @@ fn is_quoted(node: &Node) -> bool {
 }
 
 fn update_mapping(node: &mut Node, old: &Node, new: &Node) {
+    let (former, wanted) = (by_key(old), by_key(new));
     node.retain_pairs(|pair| {
         let key = text(&pair.key);
-        new.contains_key(key) || !old.contains_key(key)
+        wanted.contains_key(key) || !former.contains_key(key)
     });
-    let mut previous: Option<usize> = None;
+    let Some(pairs) = node.pairs_mut() else { return };
+    let mut places: HashMap<String, usize> = HashMap::with_capacity(pairs.len());
+    for (at, pair) in pairs.iter().enumerate() {
+        places.entry(text(&pair.key).to_owned()).or_insert(at);
+    }
+    // A new field goes behind the one that the schema has before it: how many stay before it, and in which order.
+    let mut added: Vec<(usize, Pair)> = Vec::new();
+    let mut behind = 0;
+    let missing = Node::default();
     for pair in new.pairs() {
         let key = text(&pair.key);
-        let at = node.pairs().iter().position(|other| text(&other.key) == key);
-        previous = Some(match at {
-            Some(at) => {
-                let missing = Node::default();
-                if let Some(value) = node.pairs_mut().and_then(|pairs| pairs.get_mut(at)) {
-                    update(&mut value.value, old.get(key).unwrap_or(&missing), &pair.value);
-                }
-                at
+        match places.get(key).and_then(|&at| Some((at, pairs.get_mut(at)?))) {
+            Some((at, found)) => {
+                update(&mut found.value, former.get(key).copied().unwrap_or(&missing), &pair.value);
+                behind = at + 1;
             }
-            // A new field goes behind the one that the schema has before it.
-            None => {
-                let at = previous.map_or(0, |at| at + 1);
-                node.insert_pair(at, Pair { key: pair.key.clone(), value: pair.value.clone() });
-                at
-            }
-        });
+            None => added.push((behind, Pair { key: pair.key.clone(), value: pair.value.clone() })),
+        }
     }
+    if added.is_empty() {
+        return;
+    }
+    added.sort_by_key(|(behind, _)| *behind);
+    let mut added = added.into_iter().peekable();
+    let old_pairs = std::mem::take(pairs);
+    for (at, pair) in old_pairs.into_iter().enumerate() {
+        while let Some((_, new)) = added.next_if(|(behind, _)| *behind == at) {
+            pairs.push(new);
+        }
+        pairs.push(pair);
+    }
+    pairs.extend(added.map(|(_, new)| new));
+}
+
+/// The values of a mapping; of equal keys the first counts.
+fn by_key(node: &Node) -> HashMap<&str, &Node> {
+    node.pairs().iter().rev().map(|pair| (text(&pair.key), &pair.value)).collect()
 }
 
 fn update_sequence(node: &mut Node, old: &Node, new: &Node) {
@@ -166,14 +186,15 @@ fn update_sequence(node: &mut Node, old: &Node, new: &Node) {
         Some(items) => std::mem::take(items).into_iter().zip(old.items()).map(Some).collect(),
         None => return,
     };
+    // What has the same identity is taken in order.
+    let mut places: HashMap<Identity, VecDeque<usize>> = HashMap::new();
+    for (at, item) in old.items().iter().enumerate().take(rest.len()) {
+        places.entry(identity(item)).or_default().push_back(at);
+    }
     let mut items = Vec::with_capacity(new.len());
     for value in new.items() {
-        let same = |entry: &Option<(Node, &Node)>| {
-            entry.as_ref().is_some_and(|(_, old)| {
-                if value.is_scalar() { old.same_value(value) } else { names(old, value) }
-            })
-        };
-        items.push(match rest.iter_mut().find(|entry| same(entry)).and_then(Option::take) {
+        let at = places.get_mut(&identity(value)).and_then(VecDeque::pop_front);
+        items.push(match at.and_then(|at| rest.get_mut(at)?.take()) {
             Some((mut item, old)) => {
                 update(&mut item, old, value);
                 item
@@ -186,12 +207,14 @@ fn update_sequence(node: &mut Node, old: &Node, new: &Node) {
     }
 }
 
-/// Whether both entries of a list are about the same thing.
-fn names(old: &Node, new: &Node) -> bool {
-    let keys = ["name", "type", "conditionType", "image", "exec"];
-    let key = keys.iter().find(|key| old.contains_key(key) || new.contains_key(key));
-    match key {
-        Some(key) => old.get(key).map(text) == new.get(key).map(text),
-        None => old.same_value(new),
+/// What an entry of a list is about: the key that names it and the name, or all that it says.
+type Identity = (Option<&'static str>, String);
+
+fn identity(entry: &Node) -> Identity {
+    const KEYS: [&str; 5] = ["name", "type", "conditionType", "image", "exec"];
+    match KEYS.into_iter().find_map(|key| Some((key, entry.get(key)?))) {
+        Some((key, name)) => (Some(key), text(name).to_owned()),
+        None if entry.is_scalar() => (None, text(entry).to_owned()),
+        None => (None, node_to_string(entry)),
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! serde stops at the first problem and has words of its own; users of kpt see all of them, in go-yaml's words.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use loggia_go::quote;
-use loggia_yaml::{Kind, Node, Tag};
+use loggia_yaml::{Kind, Node, Pair, Tag};
 
 use crate::resource::{follow, text};
 use crate::unmarshal::{self, misfit};
@@ -229,22 +230,60 @@ fn check_value(node: &Node, shape: Shape, problems: &mut Vec<String>) {
             node.items().iter().for_each(|value| check_value(value, *item, problems));
         }
         (Kind::Mapping, shape) => check_mapping(node, shape, problems),
-        (_, shape) => problems.push(misfit(node, shape)),
+        (_, shape) => add(problems, || misfit(node, shape)),
     }
+}
+
+/// Remembers what does not fit. A text of megabytes can have a misfit in every line, and the first hundred do.
+fn add(problems: &mut Vec<String>, problem: impl FnOnce() -> String) {
+    const MOST: usize = 100;
+    match problems.len() {
+        ..MOST => problems.push(problem()),
+        MOST => problems.push("there are more errors".to_owned()),
+        _ => {}
+    }
+}
+
+/// Reports each two equal keys, in the order of the first and then of the second.
+fn check_unique(pairs: &[Pair], problems: &mut Vec<String>) {
+    let mut places: HashMap<_, Vec<usize>> = HashMap::with_capacity(pairs.len());
+    let ranks: Vec<usize> = pairs
+        .iter()
+        .enumerate()
+        .map(|(at, pair)| {
+            let equal = places.entry(identity(&pair.key)).or_default();
+            equal.push(at);
+            equal.len()
+        })
+        .collect();
+    if places.len() == pairs.len() {
+        return;
+    }
+    let twice = pairs.iter().zip(&ranks).flat_map(|(pair, rank)| {
+        let later = places.get(&identity(&pair.key)).and_then(|equal| equal.get(*rank..));
+        later.into_iter().flatten().map(move |later| (pair, *later))
+    });
+    // Each key a thousand times are a million twos, of which few are reported.
+    const ENOUGH: usize = 200;
+    for (pair, later) in twice.take(ENOUGH) {
+        let Some(later) = pairs.get(later) else { continue };
+        add(problems, || {
+            let (line, name) = (later.key.line(), quote(later.key.scalar().unwrap_or_default()));
+            let earlier = pair.key.line();
+            format!("line {line}: mapping key {name} already defined at line {earlier}")
+        });
+    }
+}
+
+/// What makes two keys equal.
+fn identity(key: &Node) -> (std::mem::Discriminant<Kind>, Option<&str>) {
+    (std::mem::discriminant(&key.kind()), key.scalar())
 }
 
 fn check_mapping(node: &Node, shape: Shape, problems: &mut Vec<String>) {
     let before = problems.len();
     let pairs = node.pairs();
-    for (at, pair) in pairs.iter().enumerate() {
-        for later in &pairs[at + 1..] {
-            if pair.key.kind() == later.key.kind() && pair.key.scalar() == later.key.scalar() {
-                let (line, name) = (later.key.line(), quote(later.key.scalar().unwrap_or_default()));
-                let earlier = pair.key.line();
-                problems.push(format!("line {line}: mapping key {name} already defined at line {earlier}"));
-            }
-        }
-    }
+    check_unique(pairs, problems);
     if problems.len() > before {
         return;
     }
@@ -263,18 +302,18 @@ fn check_mapping(node: &Node, shape: Shape, problems: &mut Vec<String>) {
                 Some((_, shape)) => check_value(&pair.value, *shape, problems),
                 None if follow(key).is_scalar() => {
                     let (line, name, record) = (key.line(), text(key), record.name);
-                    problems.push(format!("line {line}: field {name} not found in type {record}"));
+                    add(problems, || format!("line {line}: field {name} not found in type {record}"));
                 }
-                None => problems.push(misfit(follow(key), STRING)),
+                None => add(problems, || misfit(follow(key), STRING)),
             },
             shape => {
-                problems.push(misfit(node, shape));
+                add(problems, || misfit(node, shape));
                 return;
             }
         }
     }
     if pairs.is_empty() && !matches!(shape, Shape::Map | Shape::Record(_)) {
-        problems.push(misfit(node, shape));
+        add(problems, || misfit(node, shape));
     }
 }
 

@@ -470,3 +470,74 @@ fn new_fields_go_where_the_schema_has_them_and_old_ones_go_away() {
     assert!(text.contains("  description: 'more words' # few\n"), "{text}");
     assert!(!text.contains("status"), "{text}");
 }
+
+// === size ===
+
+fn quickly<T>(work: impl FnOnce() -> T) -> T {
+    let begin = std::time::Instant::now();
+    let done = work();
+    assert!(begin.elapsed() < std::time::Duration::from_secs(20), "took {:?}", begin.elapsed());
+    done
+}
+
+#[test]
+fn very_many_labels_are_read_and_edited_in_time_that_grows_with_them() {
+    let labels: String = (0..40_000).map(|n| format!("    l{n}: v\n")).collect();
+    let source = format!("apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n  labels:\n{labels}");
+    let text = quickly(|| {
+        let mut document = KptfileDocument::parse(&source, "/p").expect("is fine");
+        document.edit(|kptfile| {
+            let labels = &mut kptfile.metadata.labels;
+            labels.retain(|key, _| !key.ends_with('7'));
+            labels.extend((0..40_000).map(|n| (format!("m{n}"), "w".to_owned())));
+        });
+        document.to_yaml()
+    });
+    assert!(
+        text.contains("    m39999: w\n") && !text.contains("    l17: v\n") && text.contains("    l18: v\n")
+    );
+}
+
+#[test]
+fn very_many_conditions_are_edited_in_time_that_grows_with_them() {
+    let conditions: String = (0..20_000).map(|n| format!("  - type: t{n}\n    status: \"True\"\n")).collect();
+    let source = format!(
+        "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\nstatus:\n  conditions:\n{conditions}"
+    );
+    quickly(|| {
+        let mut document = KptfileDocument::parse(&source, "/p").expect("is fine");
+        document.edit(|kptfile| {
+            kptfile.status.get_or_insert_default().conditions.reverse();
+        });
+        assert!(document.to_yaml().contains("type: t19999"));
+    });
+}
+
+#[test]
+fn very_many_errors_are_cut() {
+    let same = "    l: v\n".repeat(20_000);
+    let unknown: String = (0..20_000).map(|n| format!("f{n}: v\n")).collect();
+    for source in
+        [format!("metadata:\n  name: p\n  labels:\n{same}"), format!("metadata:\n  name: p\n{unknown}")]
+    {
+        let source = format!("apiVersion: kpt.dev/v1\nkind: Kptfile\n{source}");
+        let error = quickly(|| Kptfile::parse(&source, "/p").expect_err("does not fit").to_string());
+        assert!(error.ends_with("there are more errors"), "{}", &error[error.len() - 200..]);
+        assert!(error.len() < 10_000);
+    }
+}
+
+#[test]
+fn a_config_that_many_steps_share_is_read_once() {
+    let steps = "  - image: a:v1\n    configPath: c.yaml\n".repeat(400);
+    let source = format!(
+        "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n{steps}"
+    );
+    let reads = std::cell::Cell::new(0);
+    let open = |_: &str| {
+        reads.set(reads.get() + 1);
+        Ok(b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\n".to_vec())
+    };
+    Kptfile::parse(&source, "/p").expect("is fine").validate(&open).expect("is valid");
+    assert_eq!(reads.get(), 1);
+}

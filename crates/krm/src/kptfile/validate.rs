@@ -1,5 +1,6 @@
 //! What the schema cannot say about a pipeline. The texts are kpt's.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use loggia_go::quote;
@@ -51,13 +52,14 @@ impl Kptfile {
     /// Checks each function of the pipeline, mutators first, up to the first problem.
     ///
     /// `open` gives the content of a file of the package by its path, or the reason why there is none as kpt
-    /// would word it (`open /pkg/fn.yaml: no such file or directory`).
+    /// would word it (`open /pkg/fn.yaml: no such file or directory`). It is called once for each path.
     ///
     /// # Errors
     /// With the first field that cannot stay as it is.
     pub fn validate(&self, open: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Result<(), ValidateError> {
+        let mut configs = Configs { open, checked: HashMap::new() };
         self.steps().try_for_each(|(list, index, function)| {
-            function.problem(open).map_or(Ok(()), |(suffix, value, reason)| {
+            function.problem(&mut configs).map_or(Ok(()), |(suffix, value, reason)| {
                 Err(ValidateError { field: format!("pipeline.{list}s[{index}]{suffix}"), value, reason })
             })
         })
@@ -102,8 +104,25 @@ impl Kptfile {
 
 type Problem = (&'static str, String, String);
 
+/// The files with function configs, each read and checked once however many steps share it.
+struct Configs<'a> {
+    open: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
+    checked: HashMap<String, Result<(), String>>,
+}
+
+impl Configs<'_> {
+    fn check(&mut self, path: &str) -> Result<(), String> {
+        if let Some(known) = self.checked.get(path) {
+            return known.clone();
+        }
+        let outcome = check_path(path).and_then(|()| check_config(path, self.open));
+        self.checked.insert(path.to_owned(), outcome.clone());
+        outcome
+    }
+}
+
 impl Function {
-    fn problem(&self, open: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Option<Problem> {
+    fn problem(&self, configs: &mut Configs<'_>) -> Option<Problem> {
         let here = |reason: &str| Some(("", String::new(), reason.to_owned()));
         if self.image.is_empty() && self.exec.is_empty() {
             return here("must specify a functon (`image` or `exec`) to execute");
@@ -124,8 +143,7 @@ impl Function {
         if self.config_path.is_empty() {
             return None;
         }
-        let outcome = check_path(&self.config_path).and_then(|()| check_config(&self.config_path, open));
-        outcome.err().map(|reason| (".configPath", self.config_path.clone(), reason))
+        configs.check(&self.config_path).err().map(|reason| (".configPath", self.config_path.clone(), reason))
     }
 }
 

@@ -7,9 +7,14 @@
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::names::{Paths, check_new_file, has_git_part};
 use super::plan::{Changes, WriteError, WriteErrorKind};
 use crate::path;
 
@@ -39,8 +44,9 @@ struct Failure {
 }
 
 impl Changes {
-    /// Carries the changes out on a folder, all or nothing. What differs is replaced with its mode kept, what
-    /// does not is never touched. Links to files are written through if they stay inside the package.
+    /// Carries the changes out on a folder, all or nothing. What differs is replaced with its mode kept, but for the
+    /// right to run it; what does not is never touched. Links to files are written through if they lead to a resource
+    /// file inside the package.
     ///
     /// # Errors
     /// If a path leads out of the package or to a folder, or the system does not let us. Then the folder is as
@@ -154,15 +160,32 @@ impl Changes {
         if let Ok(metadata) = target.symlink_metadata() {
             if metadata.is_symlink() {
                 target = target.canonicalize().map_err(|cause| self.io(path, "follow the link", cause))?;
-                self.check_inside(root, path, &target)?;
+                self.check_target(root, path, &target)?;
             }
             let metadata = target.metadata().map_err(|cause| self.io(path, "look at it", cause))?;
             if metadata.is_dir() {
                 return Err(self.error(path, WriteErrorKind::IsFolder(path.to_owned())));
             }
-            permissions = Some(metadata.permissions());
+            if !self.may_replace(path) {
+                return Err(self.error(path, WriteErrorKind::NotRead(path.to_owned())));
+            }
+            permissions = Some(not_executable(&metadata.permissions()));
         }
         Ok(Job { path, target, content: Some(content), permissions })
+    }
+
+    /// What a link leads to must be a file that could have been made itself.
+    fn check_target(&self, root: &Path, path: &str, target: &Path) -> Result<(), WriteError> {
+        self.check_inside(root, path, target)?;
+        let inside = target.strip_prefix(root).unwrap_or(target).to_string_lossy();
+        match check_new_file(&inside, self.paths) {
+            Ok(()) => Ok(()),
+            Err(kind @ WriteErrorKind::InGitFolder(_)) => Err(self.error(path, kind)),
+            Err(_) => {
+                let (path, target) = (path.to_owned(), inside.into_owned());
+                Err(self.error(&path.clone(), WriteErrorKind::ThroughLink { path, target }))
+            }
+        }
     }
 
     /// The folder of a path, with the links in what exists of it resolved; it must lie inside the package.
@@ -191,6 +214,14 @@ impl Changes {
             }
         };
         self.check_inside(root, path, &resolved)?;
+        if resolved != root.join(existing) && self.paths != Paths::Any {
+            // A reader does not follow links to folders.
+            let target = resolved.strip_prefix(root).unwrap_or(&resolved).display().to_string();
+            return Err(self.error(path, WriteErrorKind::ThroughLink { path: path.to_owned(), target }));
+        }
+        if has_git_part(&resolved.strip_prefix(root).unwrap_or(&resolved).to_string_lossy()) {
+            return Err(self.error(path, WriteErrorKind::InGitFolder(path.to_owned())));
+        }
         if !resolved.is_dir() {
             let kind = WriteErrorKind::FileInTheWay { path: path.to_owned(), file: existing.to_owned() };
             return Err(self.error(path, kind));
@@ -266,7 +297,10 @@ fn commit(
                 if let Some(backup) = backup {
                     second_name(&target, backup).map_err(failure("keep its old content"))?;
                 }
-                let renamed = fault(job.path).and_then(|()| fs::rename(temporary, &target));
+                let renamed = fault(job.path).and_then(|()| match backup {
+                    Some(_) => fs::rename(temporary, &target),
+                    None => rename_new(temporary, &target),
+                });
                 if let Err(cause) = renamed {
                     if let Some(backup) = backup {
                         let _ = fs::remove_file(backup);
@@ -288,8 +322,22 @@ fn unused_name(folder: &Path) -> PathBuf {
     folder.join(format!(".loggia-{}-{number}.tmp", std::process::id()))
 }
 
+/// Renames a file to a name that no other has.
+fn rename_new(file: &Path, name: &Path) -> io::Result<()> {
+    match renameat_with(CWD, file, CWD, name, RenameFlags::NOREPLACE) {
+        // Not every file system can.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => fs::rename(file, name),
+        other => other.map_err(Into::into),
+    }
+}
+
+/// What a function wrote must not become a program because the file it replaces was one.
+fn not_executable(permissions: &Permissions) -> Permissions {
+    Permissions::from_mode(permissions.mode() & 0o666)
+}
+
 fn write_new(path: &Path, content: &str, permissions: Option<&Permissions>) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
     file.write_all(content.as_bytes())?;
     match permissions {
         Some(permissions) => file.set_permissions(permissions.clone()),

@@ -6,11 +6,26 @@
 
 use super::glob::Glob;
 
+/// The largest `.krmignore`.
+pub(super) const IGNORE_FILE_BYTES: u64 = 1 << 20;
+
+/// How many characters may be compared in all, so that patterns with many stars and long names end in an error. It is a
+/// matter of seconds; ten thousand files and a hundred patterns take a hundredth of it.
+const WORK: u64 = 500_000_000;
+
 /// The patterns of one file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Ignore {
     ignored: Vec<Pattern>,
     accepted: Vec<Pattern>,
+    /// How much of [`WORK`] is left.
+    work: u64,
+}
+
+impl Default for Ignore {
+    fn default() -> Self {
+        Self { ignored: Vec::new(), accepted: Vec::new(), work: WORK }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -48,10 +63,18 @@ impl Ignore {
         ignore
     }
 
-    /// Whether a path relative to the file's folder is to be left alone.
-    pub(super) fn matches(&self, path: &str, is_folder: bool) -> bool {
-        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(path, is_folder));
-        !any(&self.accepted) && any(&self.ignored)
+    /// Whether a path relative to the file's folder is to be left alone; `None` once that took too much work.
+    pub(super) fn matches(&mut self, path: &str, is_folder: bool) -> Option<bool> {
+        let Self { ignored, accepted, work } = self;
+        let mut any = |patterns: &[Pattern]| {
+            for pattern in patterns {
+                if pattern.matches(path, is_folder, work)? {
+                    return Some(true);
+                }
+            }
+            Some(false)
+        };
+        Some(!any(accepted)? && any(ignored)?)
     }
 }
 
@@ -74,17 +97,18 @@ impl Pattern {
         })
     }
 
-    fn matches(&self, path: &str, is_folder: bool) -> bool {
+    fn matches(&self, path: &str, is_folder: bool, work: &mut u64) -> Option<bool> {
+        *work = work.checked_sub(1 + path.len() as u64)?;
         if self.folders_only && !is_folder {
-            return false;
+            return Some(false);
         }
-        let Some(part) = last_parts(path, self.depth) else { return false };
+        let Some(part) = last_parts(path, self.depth) else { return Some(false) };
         if self.anchored && part.len() != path.len() {
-            return false;
+            return Some(false);
         }
         match &self.matcher {
-            Matcher::Text(text) => text == part,
-            Matcher::Glob(glob) => glob.matches(part),
+            Matcher::Text(text) => Some(text == part),
+            Matcher::Glob(glob) => glob.matches(part, work),
         }
     }
 }
@@ -141,7 +165,19 @@ mod tests {
             (".expected", ".expected", true, true),
         ];
         for (text, path, is_folder, expected) in cases {
-            assert_eq!(Ignore::parse(text).matches(path, *is_folder), *expected, "{text:?} on {path}");
+            let matched = Ignore::parse(text).matches(path, *is_folder);
+            assert_eq!(matched, Some(*expected), "{text:?} on {path}");
         }
+    }
+
+    #[test]
+    fn patterns_that_take_too_long_end_in_none() {
+        let stars = "*a".repeat(2000);
+        let mut ignore = Ignore::parse(&format!("{stars}b\n").repeat(200));
+        ignore.work = 3_000_000;
+        let path = "a".repeat(1000);
+        assert_eq!(ignore.matches("b", false), Some(false));
+        let calls = (1..100).find(|_| ignore.matches(&path, false).is_none());
+        assert!(calls.is_some(), "{} left", ignore.work);
     }
 }

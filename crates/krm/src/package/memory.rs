@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 
 use super::walk::{Entry, EntryKind, Tree};
 use super::{Files, ReadErrorKind};
@@ -34,7 +33,7 @@ impl<'a> Index<'a> {
 }
 
 impl Tree for Index<'_> {
-    fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
+    fn list(&self, folder: &str, _: usize) -> Result<Vec<Entry>, ReadErrorKind> {
         let entries = self.folders.get(folder).into_iter().flatten();
         Ok(entries
             .map(|&(name, is_folder)| Entry {

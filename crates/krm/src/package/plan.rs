@@ -7,6 +7,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use loggia_go::quote;
 use loggia_yaml::Fidelity;
 
+use super::names::{Paths, check_any_file, check_new_file};
 use super::{Files, Sources};
 use crate::annotation::{INDEX, PATH};
 use crate::document;
@@ -20,6 +21,8 @@ pub struct WriteOptions {
     pub prune: bool,
     /// Whether to repeat the original's mistakes.
     pub fidelity: Fidelity,
+    /// Which files may be made beside those that supplied resources.
+    pub paths: Paths,
 }
 
 /// What has to change.
@@ -33,6 +36,10 @@ pub struct Changes {
     pub removals: BTreeSet<String>,
     /// How many files hold already what they should.
     pub unchanged: usize,
+    /// The files to write that were read before. Any other must not exist yet.
+    pub replaces: BTreeSet<String>,
+    /// Which files may be made or replaced beside those.
+    pub paths: Paths,
 }
 
 /// Why resources could not be written. The text of an error that users know from kyaml is its text.
@@ -76,6 +83,42 @@ pub enum WriteErrorKind {
         path: String,
         /// Where it leads.
         target: String,
+    },
+    /// A path leads through a link to a place that is not read by its own name.
+    #[error(
+        "`{path}` cannot be written through a symbolic link to `{target}`, which is not a resource file; --allow-any-path allows it"
+    )]
+    ThroughLink {
+        /// The path.
+        path: String,
+        /// Where it leads.
+        target: String,
+    },
+    /// No reader would read the file again.
+    #[error(
+        "`{0}` cannot be written: it is not a name that resources are read from (*.yaml, *.yml, *.json, Kptfile); --allow-any-path allows it"
+    )]
+    NotResourceFile(String),
+    /// A new file that is hidden.
+    #[error(
+        "`{0}` cannot be written: it would be a new hidden file or in a hidden folder, where other programs look for their settings; --allow-any-path allows it"
+    )]
+    Hidden(String),
+    /// The file is there, but it was not read.
+    #[error(
+        "`{0}` cannot be replaced: it is not among the files that the package was read from; --allow-any-path allows it"
+    )]
+    NotRead(String),
+    /// The file would be git's.
+    #[error("`{0}` cannot be written: nothing is written into a `.git` folder")]
+    InGitFolder(String),
+    /// The path could not be read again.
+    #[error("`{start}…` cannot be written: its path has {length} bytes; the most are 4096, and 256 folders")]
+    PathTooLong {
+        /// How it begins.
+        start: String,
+        /// How long it is.
+        length: usize,
     },
     /// A path names a folder.
     #[error("config.kubernetes.io/path cannot be a directory: {0}")]
@@ -133,7 +176,7 @@ pub enum WriteErrorKind {
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        Self { prune: true, fidelity: Fidelity::Faithful }
+        Self { prune: true, fidelity: Fidelity::Faithful, paths: Paths::default() }
     }
 }
 
@@ -164,7 +207,7 @@ pub fn changes(
         files.entry(path).or_default().push(resource);
     }
 
-    let mut changes = Changes { package: package.to_owned(), ..Changes::default() };
+    let mut changes = Changes { package: package.to_owned(), paths: options.paths, ..Changes::default() };
     if options.prune {
         let gone = sources.paths().filter(|path| !files.contains_key(*path));
         changes.removals = gone.map(str::to_owned).collect();
@@ -175,9 +218,15 @@ pub fn changes(
             .map_err(|cause| error(&path, WriteErrorKind::NotJson { path: path.clone(), cause }))?;
         if sources.get(&path) == Some(text.as_bytes()) {
             changes.unchanged += 1;
-        } else {
-            changes.writes.insert(path, text);
+            continue;
         }
+        if sources.was_read(&path) {
+            check_any_file(&path).map_err(|kind| error(&path, kind))?;
+            changes.replaces.insert(path.clone());
+        } else {
+            check_new_file(&path, options.paths).map_err(|kind| error(&path, kind))?;
+        }
+        changes.writes.insert(path, text);
     }
     Ok(changes)
 }
@@ -236,6 +285,11 @@ impl Changes {
         self.writes.is_empty() && self.removals.is_empty()
     }
 
+    /// Whether a file that exists may be written.
+    pub(super) fn may_replace(&self, path: &str) -> bool {
+        self.paths == Paths::Any || self.replaces.contains(path)
+    }
+
     pub(super) fn error(&self, file: &str, kind: WriteErrorKind) -> WriteError {
         WriteError { package: self.package.clone(), file: file.to_owned(), kind: Box::new(kind) }
     }
@@ -243,9 +297,12 @@ impl Changes {
     /// Carries the changes out on files in memory, all or nothing.
     ///
     /// # Errors
-    /// If a file would have to be a folder or the other way round.
+    /// If a file would have to be a folder or the other way round, or was not read and would be replaced.
     pub fn apply_to_files(&self, files: &mut Files) -> Result<(), WriteError> {
         for path in self.writes.keys() {
+            if files.contains_key(path) && !self.may_replace(path) {
+                return Err(self.error(path, WriteErrorKind::NotRead(path.clone())));
+            }
             let below = format!("{path}/");
             if files.range(below.clone()..).next().is_some_and(|(other, _)| other.starts_with(&below)) {
                 return Err(self.error(path, WriteErrorKind::IsFolder(path.clone())));

@@ -1,11 +1,11 @@
 //! Which files of a tree count, in which order, and what resources they hold.
 
 use std::borrow::Cow;
-use std::io;
 
 use loggia_yaml::{Fidelity, Text};
 
-use super::ignore::Ignore;
+use super::ignore::{IGNORE_FILE_BYTES, Ignore};
+use super::names::{is_git, is_resource_file};
 use super::{IGNORE_FILE, KPTFILE, Limits, Package, ReadError, ReadErrorKind, ReadOptions};
 use crate::document::{self, Reading};
 use crate::path;
@@ -13,9 +13,10 @@ use crate::path;
 /// Files by slash path relative to a root, on disk or in memory.
 pub(super) trait Tree {
     /// What a folder holds, sorted by name. The empty path is the root.
-    fn list(&self, folder: &str) -> io::Result<Vec<Entry>>;
+    /// At most `limit` entries are taken.
+    fn list(&self, folder: &str, limit: usize) -> Result<Vec<Entry>, ReadErrorKind>;
 
-    /// Whether there is something at a path, links followed.
+    /// Whether there is something at a path, or a link that does not lead to nothing.
     fn has_file(&self, path: &str) -> bool;
 
     /// The content of a file. `None` if it is not there, which only [`EntryKind::Unknown`] may turn out to be.
@@ -41,14 +42,28 @@ pub(super) enum EntryKind {
     Unknown,
 }
 
-/// Reads a package.
-pub(super) fn read(tree: &impl Tree, name: &str, options: &ReadOptions) -> Result<Package, ReadError> {
+/// How much was read so far of a tree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    files: usize,
+    bytes: u64,
+    entries: usize,
+}
+
+/// Reads the package in a folder of a tree.
+pub(super) fn read(
+    tree: &impl Tree,
+    folder: &str,
+    name: String,
+    options: &ReadOptions,
+    usage: &mut Usage,
+) -> Result<Package, ReadError> {
     let annotations =
         options.annotations.iter().map(|(key, value)| (key.clone(), Text::from(value))).collect();
-    let package = Package { name: name.to_owned(), ..Package::default() };
-    let mut walk = Walk { tree, options, annotations, ignores: Vec::new(), package, files: 0, bytes: 0 };
+    let package = Package { name, ..Package::default() };
+    let mut walk = Walk { tree, base: folder, options, annotations, ignores: Vec::new(), package, usage };
     walk.enter_package("")?;
-    walk.folder("", 0)?;
+    walk.folder("")?;
     Ok(walk.package)
 }
 
@@ -60,21 +75,23 @@ pub(super) fn subpackages(
     limits: Limits,
 ) -> Result<Vec<String>, (String, ReadErrorKind)> {
     let mut found = Vec::new();
-    let mut waiting = vec![(folder.to_owned(), 0)];
-    while let Some((folder, depth)) = waiting.pop() {
-        if depth > limits.depth {
+    let mut waiting = vec![folder.to_owned()];
+    let mut left = limits.entries();
+    while let Some(folder) = waiting.pop() {
+        if depth(&folder) > limits.depth {
             return Err((folder, ReadErrorKind::TooDeep(limits.depth)));
         }
-        let entries = tree.list(&folder).map_err(|error| (folder.clone(), ReadErrorKind::Io(error)))?;
+        let entries = tree.list(&folder, left).map_err(|kind| (folder.clone(), kind))?;
+        left = left.saturating_sub(entries.len());
         for entry in entries {
-            if entry.kind != EntryKind::Folder || entry.name == ".git" || !entry.is_utf8 {
+            if entry.kind != EntryKind::Folder || is_git(&entry.name) || !entry.is_utf8 {
                 continue;
             }
             let inner = path::inside(&folder, &entry.name);
             if tree.has_file(&path::inside(&inner, KPTFILE)) {
                 found.push(inner);
             } else {
-                waiting.push((inner, depth + 1));
+                waiting.push(inner);
             }
         }
     }
@@ -82,15 +99,21 @@ pub(super) fn subpackages(
     Ok(found)
 }
 
+/// How many folders a path has below the root.
+fn depth(path: &str) -> usize {
+    if path.is_empty() { 0 } else { path.matches('/').count() + 1 }
+}
+
 struct Walk<'a, T> {
     tree: &'a T,
+    /// The folder of the package in the tree; all other paths are relative to it.
+    base: &'a str,
     options: &'a ReadOptions,
     annotations: Vec<(String, Text)>,
     /// The packages we are in, from the outside in, with what each ignores.
     ignores: Vec<(String, Ignore)>,
     package: Package,
-    files: usize,
-    bytes: u64,
+    usage: &'a mut Usage,
 }
 
 impl<T: Tree> Walk<'_, T> {
@@ -98,33 +121,46 @@ impl<T: Tree> Walk<'_, T> {
         ReadError { package: self.package.name.clone(), file: file.to_owned(), line, kind }
     }
 
-    fn folder(&mut self, folder: &str, depth: usize) -> Result<(), ReadError> {
-        if depth > self.options.limits.depth {
-            return Err(self.error(folder, None, ReadErrorKind::TooDeep(self.options.limits.depth)));
+    fn in_tree(&self, path: &str) -> String {
+        if path.is_empty() { self.base.to_owned() } else { path::inside(self.base, path) }
+    }
+
+    /// The depth of folders is limited, so recursing is fine.
+    fn folder(&mut self, folder: &str) -> Result<(), ReadError> {
+        let limits = self.options.limits;
+        let in_tree = self.in_tree(folder);
+        if depth(&in_tree) > limits.depth {
+            return Err(self.error(folder, None, ReadErrorKind::TooDeep(limits.depth)));
         }
-        let entries =
-            self.tree.list(folder).map_err(|error| self.error(folder, None, ReadErrorKind::Io(error)))?;
+        let left = limits.entries().saturating_sub(self.usage.entries);
+        let entries = self.tree.list(&in_tree, left).map_err(|kind| self.error(folder, None, kind))?;
+        self.usage.entries += entries.len();
         for entry in entries {
             let path = path::inside(folder, &entry.name);
             let is_folder = entry.kind == EntryKind::Folder;
-            if (!is_folder && !self.counts(&entry.name)) || self.is_ignored(&path, is_folder) {
+            let counts = if is_folder {
+                !is_git(&entry.name)
+            } else {
+                is_resource_file(&entry.name, self.options.json)
+            };
+            if !counts || self.is_ignored(&path, is_folder)? {
                 continue;
             }
             if !entry.is_utf8 {
                 return Err(self.error(&path, None, ReadErrorKind::NameNotUtf8));
             }
-            if is_folder { self.subfolder(&path, depth)? } else { self.file(path, entry.kind)? }
+            if is_folder { self.subfolder(&path)? } else { self.file(path, entry.kind)? }
         }
         Ok(())
     }
 
-    fn subfolder(&mut self, path: &str, depth: usize) -> Result<(), ReadError> {
-        if !self.tree.has_file(&path::inside(path, KPTFILE)) {
-            return self.folder(path, depth + 1);
+    fn subfolder(&mut self, path: &str) -> Result<(), ReadError> {
+        if !self.tree.has_file(&self.in_tree(&path::inside(path, KPTFILE))) {
+            return self.folder(path);
         }
         if self.options.subpackages {
             self.enter_package(path)?;
-            self.folder(path, depth + 1)?;
+            self.folder(path)?;
             self.ignores.pop();
         }
         Ok(())
@@ -132,8 +168,11 @@ impl<T: Tree> Walk<'_, T> {
 
     fn enter_package(&mut self, folder: &str) -> Result<(), ReadError> {
         let path = path::inside(folder, IGNORE_FILE);
-        let content = self.tree.read(&path, EntryKind::Unknown, self.options.limits.file_bytes);
-        let content = content.map_err(|kind| self.error(&path, None, kind))?;
+        let content = self.tree.read(&self.in_tree(&path), EntryKind::Unknown, IGNORE_FILE_BYTES);
+        let content = content.map_err(|kind| match kind {
+            ReadErrorKind::FileTooLarge { .. } => self.error(&path, None, ReadErrorKind::IgnoreFileTooCostly),
+            kind => self.error(&path, None, kind),
+        })?;
         let ignore =
             content.map_or_else(Ignore::default, |text| Ignore::parse(&String::from_utf8_lossy(&text)));
         self.ignores.push((folder.to_owned(), ignore));
@@ -141,31 +180,26 @@ impl<T: Tree> Walk<'_, T> {
     }
 
     /// Only the innermost package has a say, and on what is inside it.
-    fn is_ignored(&self, path: &str, is_folder: bool) -> bool {
-        self.ignores.last().is_some_and(|(package, ignore)| {
-            let relative = path.strip_prefix(package.as_str()).unwrap_or(path).trim_start_matches('/');
-            ignore.matches(relative, is_folder)
-        })
-    }
-
-    fn counts(&self, name: &str) -> bool {
-        name == KPTFILE
-            || name.ends_with(".yaml")
-            || name.ends_with(".yml")
-            || (self.options.json && name.ends_with(".json"))
+    fn is_ignored(&mut self, path: &str, is_folder: bool) -> Result<bool, ReadError> {
+        let Some((package, ignore)) = self.ignores.last_mut() else { return Ok(false) };
+        let relative = path.strip_prefix(package.as_str()).unwrap_or(path).trim_start_matches('/');
+        let ignored = ignore.matches(relative, is_folder);
+        ignored.ok_or_else(|| self.error(path, None, ReadErrorKind::IgnoreFileTooCostly))
     }
 
     fn file(&mut self, path: String, kind: EntryKind) -> Result<(), ReadError> {
         let limits = self.options.limits;
-        let content =
-            self.tree.read(&path, kind, limits.file_bytes).map_err(|kind| self.error(&path, None, kind))?;
+        let content = self
+            .tree
+            .read(&self.in_tree(&path), kind, limits.file_bytes)
+            .map_err(|kind| self.error(&path, None, kind))?;
         let Some(content) = content else { return Ok(()) };
-        self.files += 1;
-        self.bytes += content.len() as u64;
-        if self.files > limits.files {
+        self.usage.files += 1;
+        self.usage.bytes += content.len() as u64;
+        if self.usage.files > limits.files {
             return Err(self.error("", None, ReadErrorKind::TooManyFiles(limits.files)));
         }
-        if self.bytes > limits.total_bytes {
+        if self.usage.bytes > limits.total_bytes {
             return Err(self.error("", None, ReadErrorKind::PackageTooLarge(limits.total_bytes)));
         }
         let reading = Reading {
@@ -176,7 +210,9 @@ impl<T: Tree> Walk<'_, T> {
         };
         let resources = document::read(&content, &reading)
             .map_err(|error| self.error(&path, error.line, ReadErrorKind::Content(error.kind)))?;
-        if !resources.is_empty() {
+        if resources.is_empty() {
+            self.package.sources.insert_empty(path);
+        } else {
             self.package.resources.extend(resources);
             self.package.sources.insert(path, content.into_owned());
         }

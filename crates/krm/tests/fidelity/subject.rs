@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loggia_krm::package::{ReadOptions, Sources, WriteOptions, changes};
+use loggia_krm::package::{Paths, ReadOptions, Sources, WriteOptions, changes};
 use loggia_krm::{Files, Kptfile, Package, ResourceList, Results, StreamOptions, kptfile};
 use loggia_yaml::Fidelity;
 
@@ -35,7 +35,7 @@ fn outcome(result: Result<String, String>) -> Answer {
     }
 }
 
-const WRITING: WriteOptions = WriteOptions { prune: true, fidelity: Fidelity::Exact };
+const WRITING: WriteOptions = WriteOptions { prune: true, fidelity: Fidelity::Exact, paths: Paths::Any };
 
 fn reading() -> ReadOptions {
     ReadOptions { subpackages: true, fidelity: Fidelity::Exact, ..ReadOptions::default() }

@@ -1,9 +1,9 @@
 //! The function config of `loggia fn eval`: from words on the command line or from a file.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
+use loggia_krm::package::Limits;
 use loggia_krm::{Resource, ResourceList, StreamOptions};
 use loggia_yaml::{Node, Pair};
 
@@ -35,12 +35,12 @@ pub(super) fn of_words(words: &[String]) -> Result<(BTreeMap<String, String>, No
     Ok((data, config))
 }
 
-pub(super) fn read(file: &Path) -> Result<Node, Failure> {
+pub(super) fn read(file: &Path, limits: Limits) -> Result<Node, Failure> {
     let shown = file.display().to_string();
     if !file.exists() {
         return Err(format!("missing function config file: {shown}").into());
     }
-    let content = fs::read(file)
+    let content = crate::file::read(file, limits)
         .map_err(|error| format!("failed to open functionConfig from path {shown:?}: {error}"))?;
     let mut list = ResourceList::parse(&content, StreamOptions::default())
         .map_err(|error| format!("failed to read functionConfig {shown:?}: {error}"))?;

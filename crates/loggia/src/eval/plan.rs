@@ -9,11 +9,12 @@ use loggia_function::image::check_prefix;
 use loggia_function::{FunctionRef, Image};
 use loggia_go::quote;
 use loggia_krm::kptfile::{Function, Selector, check_image};
+use loggia_krm::package::Limits;
 use loggia_runtimes::split_words;
 use loggia_yaml::Node;
 
 use super::function_config;
-use crate::cli::{Containers, Eval, Format, Runtimes, Selection};
+use crate::cli::{Containers, Eval, Format, PackageLimits, Runtimes, Selection};
 use crate::failure::Failure;
 use crate::output::Destination;
 use crate::render::refuse_wasm;
@@ -33,6 +34,9 @@ pub(super) struct Plan {
     pub(super) results_dir: Option<PathBuf>,
     /// One JSON document on standard output instead of lines for people.
     pub(super) json: bool,
+    /// The function may write files that no resource was read from.
+    pub(super) any_path: bool,
+    pub(super) limits: PackageLimits,
     pub(super) runtimes: Runtimes,
     /// What is saved in the folder's Kptfile once the function has run.
     pub(super) save: Option<Save>,
@@ -67,7 +71,7 @@ pub(super) trait Machine {
     /// Where `-o` leads.
     fn destination(&mut self, output: Option<&str>) -> Result<Option<Destination>, Failure>;
     /// The function config in a file.
-    fn read_config(&mut self, file: &Path) -> Result<Node, Failure>;
+    fn read_config(&mut self, file: &Path, limits: Limits) -> Result<Node, Failure>;
     /// The folder itself, free of links, with a warning if the path was one.
     fn resolve_folder(&mut self, path: &Path) -> Result<PathBuf, Failure>;
     /// The file free of links, or as it was written if it cannot be found.
@@ -108,6 +112,8 @@ impl Plan {
             env,
             as_current_user,
             include_meta_resources,
+            allow_any_path: any_path,
+            limits,
             selection,
             containers,
             runtimes,
@@ -122,7 +128,7 @@ impl Plan {
         let for_containers = as_current_user || network || !mount.is_empty() || !env.is_empty();
         check_container_flags(&function, for_containers)?;
         let place = only_place(&places)?;
-        let Config { data, node: config } = config(&words, fn_config.as_deref(), machine)?;
+        let Config { data, node: config } = config(&words, fn_config.as_deref(), limits, machine)?;
         let input = match place {
             "-" => Input::Stream,
             place => Input::Folder(machine.resolve_folder(Path::new(place))?),
@@ -154,6 +160,8 @@ impl Plan {
             destination,
             results_dir,
             json,
+            any_path,
+            limits,
             runtimes,
             save,
         })
@@ -233,13 +241,18 @@ struct Config {
     node: Node,
 }
 
-fn config(words: &[String], file: Option<&Path>, machine: &mut dyn Machine) -> Result<Config, Failure> {
+fn config(
+    words: &[String],
+    file: Option<&Path>,
+    limits: PackageLimits,
+    machine: &mut dyn Machine,
+) -> Result<Config, Failure> {
     if !words.is_empty() && file.is_some() {
         return Err("function arguments can only be specified without function config file".into());
     }
     let (data, node) = function_config::of_words(words)?;
     let node = match file {
-        Some(file) => machine.read_config(file)?,
+        Some(file) => machine.read_config(file, limits.read())?,
         None => node,
     };
     Ok(Config { data, node })
@@ -355,7 +368,7 @@ mod tests {
             }
         }
 
-        fn read_config(&mut self, file: &Path) -> Result<Node, Failure> {
+        fn read_config(&mut self, file: &Path, _: Limits) -> Result<Node, Failure> {
             self.asked.push("config");
             match file.to_str() {
                 Some("missing.yaml") => Err("missing".into()),

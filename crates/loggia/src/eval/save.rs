@@ -1,23 +1,22 @@
 //! Saving the function in the Kptfile.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use loggia_go::quote;
 use loggia_krm::Changes;
 use loggia_krm::kptfile::{Function, Kptfile, KptfileDocument};
-use loggia_krm::package::KPTFILE;
+use loggia_krm::package::{KPTFILE, Limits, Reader};
 
 use super::plan::Role;
 use crate::failure::Failure;
 
 /// Puts the function into the folder's Kptfile, in place of the same one if it is there. Returns what to say about it.
 pub(super) fn save_function(folder: &Path, function: Function, role: Role) -> Result<String, Failure> {
-    let file = folder.join(KPTFILE);
-    let document = fs::read_to_string(&file)
-        .ok()
-        .and_then(|text| KptfileDocument::parse(&text, &folder.display().to_string()).ok());
+    let content =
+        Reader::folder(folder, Limits::default()).ok().and_then(|reader| reader.file(KPTFILE).ok()?);
+    let text = content.and_then(|content| String::from_utf8(content).ok());
+    let document = text.and_then(|text| KptfileDocument::parse(&text, &folder.display().to_string()).ok());
     let Some(mut document) = document else {
         return Ok("function not added: Kptfile not exists\n".to_owned());
     };
@@ -28,6 +27,7 @@ pub(super) fn save_function(folder: &Path, function: Function, role: Role) -> Re
     let planned = Changes {
         package: folder.display().to_string(),
         writes: BTreeMap::from([(KPTFILE.to_owned(), text)]),
+        replaces: BTreeSet::from([KPTFILE.to_owned()]),
         ..Changes::default()
     };
     planned.apply_to_folder(folder).map_err(|error| format!("function is not added to Kptfile: {error}"))?;

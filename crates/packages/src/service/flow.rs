@@ -1,5 +1,8 @@
 //! One call: what it asks for, and what it tells while it runs.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use loggia_krm::Files;
 use loggia_render::{Ending, Progress};
 use prost::Message as _;
@@ -24,6 +27,8 @@ pub(super) enum Flow {
 pub(super) struct Reporter {
     sender: UnboundedSender<Result<RenderEvent, Status>>,
     message_limit: usize,
+    /// How many bytes of events the caller has not read yet.
+    unread: Arc<AtomicUsize>,
     /// Where the function runs that started last.
     package: String,
 }
@@ -34,7 +39,13 @@ pub(super) fn is_outcome(event: &RenderEvent) -> bool {
 
 /// The status of a task that could not be carried out.
 fn status(error: &TaskError) -> Status {
-    let text = error.to_string();
+    // It travels in headers, and may quote a file.
+    const MOST: usize = 8 << 10;
+    let mut text = error.to_string();
+    if text.len() > MOST {
+        text.truncate(text.floor_char_boundary(MOST));
+        text.push_str(" …");
+    }
     match error {
         TaskError::NotDraft(_) => Status::failed_precondition(text),
         TaskError::TaskCount
@@ -80,13 +91,28 @@ impl Flow {
 // === impl Reporter ===
 
 impl Reporter {
-    pub(super) fn new(sender: UnboundedSender<Result<RenderEvent, Status>>, message_limit: usize) -> Self {
-        Self { sender, message_limit, package: String::new() }
+    pub(super) fn new(
+        sender: UnboundedSender<Result<RenderEvent, Status>>,
+        message_limit: usize,
+        unread: Arc<AtomicUsize>,
+    ) -> Self {
+        Self { sender, message_limit, unread, package: String::new() }
     }
 
+    /// Whether so many bytes more may wait for the caller.
+    fn has_room(&self, size: usize) -> bool {
+        self.unread.load(Ordering::Relaxed).saturating_add(size) <= self.message_limit
+    }
+
+    /// Tells of an event, unless the caller reads too slowly.
     fn tell(&self, event: Event) {
-        // A caller that is gone ends this task anyway.
-        let _ = self.sender.send(Ok(RenderEvent { event: Some(event) }));
+        let event = RenderEvent { event: Some(event) };
+        let size = event.encoded_len();
+        if self.has_room(size) {
+            self.unread.fetch_add(size, Ordering::Relaxed);
+            // A caller that is gone ends this task anyway.
+            let _ = self.sender.send(Ok(event));
+        }
     }
 }
 
@@ -115,7 +141,7 @@ impl Progress for Reporter {
         };
         /// For the frame around the message.
         const MARGIN: usize = 64;
-        if ended.encoded_len() + MARGIN > self.message_limit {
+        if !self.has_room(ended.encoded_len() + MARGIN) {
             ended.run = None;
             ended.run_left_out = true;
         }

@@ -9,7 +9,7 @@ use loggia_krm::package::{KPTFILE, Package, ReadOptions, WriteOptions};
 use loggia_krm::{Files, Kptfile, Resource, mend, path};
 use loggia_yaml::{Node, Pair};
 
-use super::mutation::top_package;
+use super::mutation::{package_folders, parents, top_package};
 
 const FILE: &str = "package-context.yaml";
 const NAME: &str = "kptfile.kpt.dev";
@@ -34,12 +34,13 @@ pub(super) fn generate(files: &mut Files, config: &PackageConfig) -> Result<(), 
     let mut package = Package::from_files(files, &options).map_err(|error| error.to_string())?;
     let name = package_name(files, &root)?;
     let file = path::inside(&root, FILE);
-    let subpackages = subpackages(files, &root);
+    let mut subpackages = package_folders(files);
+    subpackages.remove(root.as_str());
 
     let mut touched = BTreeSet::from([file.clone()]);
     let mut former = None;
     package.resources.retain(|resource| {
-        let of_this = !subpackages.iter().any(|folder| resource.path().starts_with(folder.as_str()));
+        let of_this = !parents(resource.path()).any(|folder| subpackages.contains(folder));
         let stays = !(of_this && is_context(resource));
         if !stays {
             touched.insert(resource.path().to_owned());
@@ -78,16 +79,6 @@ fn package_name(files: &Files, root: &str) -> Result<String, String> {
         name if name.is_empty() => Err(format!("Kptfile at {folder:?} has no metadata.name")),
         name => Ok(name),
     }
-}
-
-/// The folders of the packages inside the root package, each with a slash at its end.
-fn subpackages(files: &Files, root: &str) -> Vec<String> {
-    let kptfiles = files.keys().filter(|path| path::base_name(path) == KPTFILE);
-    kptfiles
-        .map(|path| path::folder(path))
-        .filter(|folder| *folder != root)
-        .map(|folder| format!("{folder}/"))
-        .collect()
 }
 
 fn context(name: &str, config: &PackageConfig) -> Resource {

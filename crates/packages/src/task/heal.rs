@@ -5,7 +5,7 @@
 //! in each resource: if some comment of the old one is still there, those that are gone were removed on purpose,
 //! except at a value that changed, where editing may have taken the comment along.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use loggia_krm::annotation::SEQUENCE_INDENT;
 use loggia_krm::{Files, Resource, mend};
@@ -30,7 +30,8 @@ pub(super) fn heal(old: &Files, new: &mut Files) -> Result<(), String> {
         let donors = donors.get_or_insert_with(|| Donors::of(old));
         let mut healed = false;
         for resource in &mut package.resources {
-            for donor in donors.of_resource(resource) {
+            for at in donors.of_resource(resource) {
+                let Some(donor) = donors.take(at) else { continue };
                 healed |= donate(donor, resource).map_err(|error| format!("{path}: {error}"))?;
             }
         }
@@ -42,26 +43,52 @@ pub(super) fn heal(old: &Files, new: &mut Files) -> Result<(), String> {
 }
 
 /// Old resources by type and name.
-struct Donors(BTreeMap<[String; 4], Vec<Resource>>);
+struct Donors {
+    resources: Vec<Resource>,
+    /// How often each was used.
+    uses: Vec<usize>,
+    /// Those of a type and name, as positions in `resources`.
+    by_key: HashMap<[String; 4], Vec<usize>>,
+    /// Those among them of one file.
+    by_file: HashMap<([String; 4], String), Vec<usize>>,
+}
 
 impl Donors {
+    /// A package has few resources of one type and name. Where there are very many, old or new, comparing each with
+    /// each would take for ever, so only some are.
+    const MOST: usize = 8;
+
     /// Old files that cannot be read contribute nothing, so that they can be replaced.
     fn of(old: &Files) -> Self {
-        let mut donors: BTreeMap<_, Vec<Resource>> = BTreeMap::new();
         let packages = old.iter().filter(|(path, _)| is_yaml(path));
-        for package in packages.filter_map(|(path, content)| read_file(path, content).ok()) {
-            for resource in package.resources {
-                donors.entry(key(&resource)).or_default().push(resource);
-            }
+        let packages = packages.filter_map(|(path, content)| read_file(path, content).ok());
+        let resources: Vec<Resource> = packages.flat_map(|package| package.resources).collect();
+        let mut by_key: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut by_file: HashMap<_, Vec<usize>> = HashMap::new();
+        for (at, resource) in resources.iter().enumerate() {
+            by_key.entry(key(resource)).or_default().push(at);
+            by_file.entry((key(resource), resource.path().to_owned())).or_default().push(at);
         }
-        Self(donors)
+        Self { uses: vec![0; resources.len()], resources, by_key, by_file }
     }
 
     /// Those of the same file come first.
-    fn of_resource(&self, resource: &Resource) -> Vec<&Resource> {
-        let mut donors: Vec<&Resource> = self.0.get(&key(resource)).into_iter().flatten().collect();
-        donors.sort_by_key(|donor| donor.path() != resource.path());
-        donors
+    fn of_resource(&self, resource: &Resource) -> Vec<usize> {
+        let (key, path) = (key(resource), resource.path().to_owned());
+        let all = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
+        let same = self.by_file.get(&(key, path)).map_or(&[][..], Vec::as_slice);
+        let others = all
+            .iter()
+            .take(Self::MOST * Self::MOST)
+            .filter(|at| self.resources[**at].path() != resource.path());
+        same.iter().chain(others).copied().take(Self::MOST).collect()
+    }
+
+    /// The donor, if it was not used too often.
+    fn take(&mut self, at: usize) -> Option<&Resource> {
+        let uses = self.uses.get_mut(at)?;
+        *uses += 1;
+        if *uses > Self::MOST { None } else { self.resources.get(at) }
     }
 }
 
@@ -119,8 +146,11 @@ fn forget_unchanged(old: &mut Node, new: &Node, depth: usize) {
     }
     match (old.kind(), new.kind()) {
         (Kind::Mapping, Kind::Mapping) => {
+            let values: HashMap<&str, &Node> =
+                new.pairs().iter().rev().filter_map(|pair| Some((pair.key.scalar()?, &pair.value))).collect();
             for pair in old.pairs_mut().into_iter().flatten() {
-                let Some(value) = pair.key.scalar().and_then(|key| new.get(key)) else { continue };
+                let value = pair.key.scalar().and_then(|key| values.get(key));
+                let Some(value) = value.copied() else { continue };
                 if pair.value.same_value(value) {
                     forget(&mut pair.key, 0);
                     forget(&mut pair.value, 0);

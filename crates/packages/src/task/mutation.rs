@@ -1,5 +1,7 @@
 //! A render from files to files.
 
+use std::collections::HashSet;
+
 use loggia_function::Runtime;
 use loggia_go::quote;
 use loggia_krm::package::KPTFILE;
@@ -76,29 +78,36 @@ impl Mutated {
 /// # Errors
 /// If there are several with nothing above them: any choice would be a guess.
 pub(super) fn top_package(files: &Files) -> Result<Option<String>, String> {
-    let folders: Vec<&str> =
-        files.keys().filter(|path| path::base_name(path) == KPTFILE).map(|path| path::folder(path)).collect();
-    let is_below = |folder: &str, other: &str| {
-        !folder.is_empty()
-            && (other.is_empty() || folder.strip_prefix(other).is_some_and(|rest| rest.starts_with('/')))
-    };
-    let tops: Vec<&str> = folders
-        .iter()
-        .copied()
-        .filter(|folder| !folders.iter().any(|other| is_below(folder, other)))
-        .collect();
+    let folders = package_folders(files);
+    let has_parent = |folder: &&str| parents(folder).any(|parent| folders.contains(parent));
+    let mut tops: Vec<&str> = folders.iter().copied().filter(|folder| !has_parent(folder)).collect();
+    tops.sort_unstable();
     match tops.as_slice() {
         [] => Ok(None),
         [top] => Ok(Some((*top).to_owned())),
         several => {
-            let names: Vec<String> = several.iter().map(|folder| format!("`{folder}`")).collect();
+            const MOST: usize = 20;
+            let names: Vec<String> = several.iter().take(MOST).map(|folder| format!("`{folder}`")).collect();
+            let more = if several.len() > MOST { ", …" } else { "" };
             Err(format!(
-                "there are {} packages and none of them holds the others: {}; add a Kptfile above them or handle them one by one",
+                "there are {} packages and none of them holds the others: {}{more}; add a Kptfile above them or handle them one by one",
                 several.len(),
                 names.join(", ")
             ))
         }
     }
+}
+
+/// The folders that hold a Kptfile.
+pub(super) fn package_folders(files: &Files) -> HashSet<&str> {
+    files.keys().filter(|path| path::base_name(path) == KPTFILE).map(|path| path::folder(path)).collect()
+}
+
+/// The folders that a path is in, from the inside out; the empty one is the last.
+pub(super) fn parents(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors((!path.is_empty()).then(|| path::folder(path)), |folder| {
+        (!folder.is_empty()).then(|| path::folder(folder))
+    })
 }
 
 /// The files of a package by their paths in it, and all others.

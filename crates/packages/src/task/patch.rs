@@ -3,7 +3,7 @@
 //! The file is edited, not written anew: comments and order stay, and a patch that changes nothing leaves every
 //! byte alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use loggia_go::quote;
 use loggia_krm::kptfile::{Condition, Info, Kptfile, KptfileDocument, KptfileError, ReadinessGate, Status};
@@ -119,13 +119,14 @@ fn gates(wanted: &[String]) -> Vec<ReadinessGate> {
 /// Makes a list hold what is wanted: what is there stays in its place with its new value, what is new comes last
 /// in the order given. Of several with one name the last counts.
 fn sync<T: Clone>(list: &mut Vec<T>, wanted: &[T], name: impl Fn(&T) -> &str) {
-    let find = |entry: &T| wanted.iter().rev().find(|other| name(other) == name(entry));
+    let by_name: HashMap<&str, &T> = wanted.iter().map(|entry| (name(entry), entry)).collect();
+    let mut seen: HashSet<&str> = HashSet::with_capacity(wanted.len());
     let mut synced: Vec<T> = Vec::with_capacity(wanted.len());
     for entry in list.iter().chain(wanted) {
-        if let Some(wanted) = find(entry)
-            && !synced.iter().any(|other| name(other) == name(entry))
+        if let Some(wanted) = by_name.get(name(entry))
+            && seen.insert(name(entry))
         {
-            synced.push(wanted.clone());
+            synced.push((*wanted).clone());
         }
     }
     *list = synced;
