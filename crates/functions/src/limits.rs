@@ -9,6 +9,9 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use loggia_krm::{Resource, ResultItem};
+use loggia_yaml::{EmitOptions, Node, node_to_string_within};
+
+use crate::regexp;
 
 /// Steps of work for each byte of the list, and the steps that any list has.
 const STEPS_PER_BYTE: usize = 64;
@@ -150,6 +153,7 @@ impl Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         METER.with(|meter| meter.set(&Meter::unlimited()));
+        regexp::forget();
     }
 }
 
@@ -220,6 +224,16 @@ pub(crate) fn replaced(text: &str, from: &str, to: &str) -> Result<String, OverL
         produce(length)?;
     }
     Ok(text.replace(from, to))
+}
+
+/// A node as text, unless that is longer than may still be produced.
+pub(crate) fn written(node: &Node) -> Result<String, OverLimit> {
+    let most = output_left();
+    let text = node_to_string_within(node, EmitOptions::default(), most);
+    if text.is_none() {
+        produce(usize::MAX)?;
+    }
+    text.ok_or(OverLimit)
 }
 
 /// Runs on a thread with a larger stack, within the limits of the call on this one.

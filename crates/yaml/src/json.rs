@@ -25,6 +25,14 @@ pub fn to_json(node: &Node) -> Result<String, Error> {
     write(node, true, MAX_LENGTH)
 }
 
+/// [`to_json`] with another limit on the length of the text.
+///
+/// # Errors
+/// As [`to_json`].
+pub fn to_json_within(node: &Node, limit: usize) -> Result<String, Error> {
+    write(node, true, limit)
+}
+
 /// Writes a node as JSON on one line, without spaces, for programs to read.
 ///
 /// # Errors
