@@ -12,6 +12,8 @@ pub struct Shape {
     pub name: &'static str,
     /// Whether nobody would write it in good faith.
     pub hostile: bool,
+    /// Whether every function gets such a list.
+    pub is_general: bool,
     make: Box<dyn Fn(usize) -> String>,
 }
 
@@ -27,6 +29,17 @@ impl std::fmt::Debug for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} on {}", self.image, self.name)
     }
+}
+
+/// The processor time of this process so far, in seconds, to a hundredth. Unlike the time on a clock it hardly depends on
+/// what else the machine does.
+#[must_use]
+pub fn processor_time() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in brackets may hold anything; user and system time are the 12th and 13th fields behind it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks / 100.0
 }
 
 const HEADER: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n";
@@ -138,21 +151,21 @@ pub fn shapes() -> Vec<Shape> {
         for (name, hostile, items) in ITEMS {
             let config = config.clone();
             let make = move |bytes| list(&config, &format!("{}{}", beside(image), items(bytes)));
-            shapes.push(Shape { image, name, hostile, make: Box::new(make) });
+            shapes.push(Shape { image, name, hostile, is_general: true, make: Box::new(make) });
         }
         let results = |bytes| {
             let results = repeated(bytes, |at, out| writeln!(out, "- {{message: m{at}, severity: info, z: {{y: [{at}], a: 1}}}}"));
             format!("{HEADER}items: []\nresults:\n{results}")
         };
-        shapes.push(Shape { image, name: "many results", hostile: true, make: Box::new(results) });
+        shapes.push(Shape { image, name: "many results", hostile: true, is_general: true, make: Box::new(results) });
         let nested = |bytes: usize| {
             let depth = (bytes / 2).min(9_000);
             let (open, close, pad) = ("[".repeat(depth), "]".repeat(depth), "# pad\n".repeat(bytes.saturating_sub(2 * depth) / 6));
             format!("{HEADER}items: []\nresults: [{open}{close}]\n{pad}")
         };
-        shapes.push(Shape { image, name: "nested results", hostile: true, make: Box::new(nested) });
+        shapes.push(Shape { image, name: "nested results", hostile: true, is_general: true, make: Box::new(nested) });
         let documents = |bytes| repeated(bytes, |at, out| writeln!(out, "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c{at}"));
-        shapes.push(Shape { image, name: "many documents", hostile: true, make: Box::new(documents) });
+        shapes.push(Shape { image, name: "many documents", hostile: true, is_general: true, make: Box::new(documents) });
     }
     shapes.extend(special());
     shapes
@@ -235,7 +248,7 @@ fn special() -> Vec<Shape> {
     };
     let mut shapes: Vec<Shape> = Vec::new();
     let mut add = |image, name, make: Box<dyn Fn(usize) -> String>| {
-        shapes.push(Shape { image, name, hostile: true, make });
+        shapes.push(Shape { image, name, hostile: true, is_general: false, make });
     };
     add("search-replace", "one group put many times", Box::new(move |bytes| {
         let put = "${1}".repeat(half(bytes) / 4);
