@@ -2,7 +2,7 @@
 
 use loggia_krm::annotation::INDEX;
 use loggia_krm::{Resource, ResourceList, StreamOptions};
-use loggia_yaml::{Document, Node, to_string};
+use loggia_yaml::{EmitOptions, Emitter, Node};
 
 use crate::failure::Failure;
 use crate::kyaml::migration::{self, Spellings};
@@ -80,19 +80,21 @@ impl Framework {
         }
     }
 
-    /// Writes what a program of this kind leaves on standard output.
-    pub(crate) fn write(self, list: &ResourceList) -> String {
+    /// Writes what a program of this kind leaves on standard output; nothing if that is longer than `limit`.
+    pub(crate) fn write(self, list: &ResourceList, limit: usize) -> Option<String> {
         match self {
-            Self::Sdk => sdk::list::write(list),
+            Self::Sdk => sdk::list::write(list, limit),
             Self::KyamlTwice | Self::OldKyamlTwice if list.wrapping.is_none() => {
                 // Documents keep the annotations of the reader, which once had one spelling.
                 let mut items = list.items.clone();
                 if self == Self::OldKyamlTwice {
                     items.iter_mut().for_each(|item| item.remove_annotation(INDEX));
                 }
-                to_string(&items.into_iter().map(Resource::into_document).collect::<Vec<Document>>())
+                let mut emitter = Emitter::with_limit(EmitOptions::default(), limit);
+                items.iter().for_each(|item| emitter.document(item.document()));
+                emitter.finish_within()
             }
-            _ => list.emit(),
+            _ => list.emit_within(limit),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What a function of the catalog is, and how it runs.
 
-use loggia_krm::ResourceList;
+use loggia_krm::{ResourceList, ResultItem, Results, Severity};
 
+use crate::catalog::CATALOG;
 use crate::failure::Failure;
 use crate::framework::Framework;
+use crate::limits::{Excess, Limits, Scope};
 use crate::schemas::files::{NoSchemaFiles, SchemaFiles};
 
 /// A function of the catalog.
@@ -71,36 +73,36 @@ impl Version {
     /// Runs the function on a list, with no files beside it.
     ///
     /// # Errors
-    /// As [`Version::run_with`].
+    /// As [`Version::run_within`].
     pub fn run(&self, list: &mut ResourceList) -> Result<(), Failure> {
-        self.run_with(list, &NoSchemaFiles)
+        self.run_within(list, &NoSchemaFiles, Limits::GENEROUS)
     }
 
     /// Runs the function on a list.
     ///
     /// # Errors
     /// If the original would end with exit code 1. The list then holds what it would have written: its
-    /// results, and the changes made so far.
-    pub fn run_with(&self, list: &mut ResourceList, files: &dyn SchemaFiles) -> Result<(), Failure> {
-        self.framework.prepare(list);
-        let outcome = match self.run {
-            Run::List(run) => run(list),
-            Run::WithSchemas(run) => run(list, files),
-        };
-        self.framework.finish(list);
-        outcome
+    /// results, and the changes made so far. If it met a limit, the list holds a result about that and no items.
+    pub fn run_within(
+        &self,
+        list: &mut ResourceList,
+        files: &dyn SchemaFiles,
+        limits: Limits,
+    ) -> Result<(), Failure> {
+        let scope = Scope::new(limits, None);
+        self.run_in(&scope, list, files)
     }
 
     /// Runs the function on a list as text, as its program would, with no files beside it.
     #[must_use]
     pub fn filter(&self, stdin: &[u8]) -> Output {
-        self.filter_with(stdin, &NoSchemaFiles)
+        self.filter_within(stdin, &NoSchemaFiles, Limits::GENEROUS)
     }
 
     /// Runs the function on a list as text, as its program would.
     #[must_use]
-    pub fn filter_with(&self, stdin: &[u8], files: &dyn SchemaFiles) -> Output {
-        self.filter_list(stdin, files).unwrap_or_else(|Failure { stderr }| Output {
+    pub fn filter_within(&self, stdin: &[u8], files: &dyn SchemaFiles, limits: Limits) -> Output {
+        self.filter_list(stdin, files, limits).unwrap_or_else(|Failure { stderr }| Output {
             stdout: String::new(),
             stderr,
             exit_code: 1,
@@ -108,14 +110,39 @@ impl Version {
     }
 
     /// Fails where the program would end before it writes.
-    fn filter_list(&self, stdin: &[u8], files: &dyn SchemaFiles) -> Result<Output, Failure> {
+    fn filter_list(&self, stdin: &[u8], files: &dyn SchemaFiles, limits: Limits) -> Result<Output, Failure> {
+        let scope = Scope::new(limits, Some(stdin.len()));
         let mut list = self.framework.read(stdin)?;
         let spellings = self.framework.read_spellings(&mut list)?;
-        let (stderr, exit_code) = match self.run_with(&mut list, files) {
+        let (stderr, exit_code) = match self.run_in(&scope, &mut list, files) {
             Ok(()) => (std::mem::take(&mut list.printed), 0),
             Err(failure) => (failure.stderr, 1),
         };
         self.framework.restore_spellings(&mut list, spellings)?;
-        Ok(Output { stdout: self.framework.write(&list), stderr, exit_code })
+        let stdout = self.framework.write(&list, limits.output);
+        let stdout = stdout.ok_or_else(|| self.over(&Excess::of_output(limits)))?;
+        Ok(Output { stdout, stderr, exit_code })
+    }
+
+    fn run_in(&self, scope: &Scope, list: &mut ResourceList, files: &dyn SchemaFiles) -> Result<(), Failure> {
+        self.framework.prepare(list);
+        let outcome = match self.run {
+            Run::List(run) => run(list),
+            Run::WithSchemas(run) => run(list, files),
+        };
+        self.framework.finish(list);
+        let Some(excess) = scope.excess() else { return outcome };
+        let failure = self.over(&excess);
+        list.items.clear();
+        list.printed.clear();
+        list.set_results(&Results(vec![ResultItem::new(Severity::Error, failure.stderr.as_str())]));
+        Err(failure)
+    }
+
+    /// The failure of a call that met a limit.
+    fn over(&self, excess: &Excess) -> Failure {
+        let is_own = |function: &&&Function| function.versions.iter().any(|version| std::ptr::eq(version, self));
+        let name = CATALOG.iter().find(is_own).map_or("", |function| function.name);
+        Failure { stderr: format!("function `{name}`: {excess}") }
     }
 }

@@ -8,7 +8,14 @@
 //! - `\Q…\E`, octal escapes, `\p{^…}`, and a `{` that begins no count;
 //! - names of groups are dropped, as Go allows one name for several groups.
 
+mod expression;
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
 use regex::Regex;
+
+pub(crate) use self::expression::{Expression, forget};
 
 /// Go's limit for a count.
 const MAX_REPEAT: u32 = 1000;
@@ -18,11 +25,12 @@ const MAX_DEPTH: usize = 1000;
 ///
 /// # Errors
 /// Go's text.
-pub(crate) fn compile(expression: &str) -> Result<Regex, String> {
+pub(crate) fn compile(expression: &str) -> Result<Rc<Expression>, String> {
     let translated = Translator::new(expression)
         .run()
         .map_err(|(what, part)| format!("error parsing regexp: {what}: `{part}`"))?;
-    Regex::new(&translated).map_err(|_| format!("error parsing regexp: expression too large: `{expression}`"))
+    Expression::shared(&translated)
+        .map_err(|_| format!("error parsing regexp: expression too large: `{expression}`"))
 }
 
 type Failed<'a> = (&'static str, &'a str);
@@ -34,11 +42,23 @@ struct Translator<'a> {
     /// For each open group, whether something precedes that can be repeated.
     open: Vec<bool>,
     repeatable: bool,
+    /// Whether a `:]` is still to come, until it is known that there is none.
+    has_posix_end: bool,
+    /// Unicode classes that are known to exist.
+    classes: HashSet<String>,
 }
 
 impl<'a> Translator<'a> {
     fn new(whole: &'a str) -> Self {
-        Self { whole, rest: whole, out: String::new(), open: Vec::new(), repeatable: false }
+        Self {
+            whole,
+            rest: whole,
+            out: String::new(),
+            open: Vec::new(),
+            repeatable: false,
+            has_posix_end: true,
+            classes: HashSet::new(),
+        }
     }
 
     fn run(mut self) -> Result<String, Failed<'a>> {
@@ -253,7 +273,11 @@ impl<'a> Translator<'a> {
         }
         let class = format!("\\{}{{{name}}}", if negative { 'P' } else { 'p' });
         let known = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if known && Regex::new(&class).is_ok() { Ok(class) } else { Err((bad, part)) }
+        if !known || !self.classes.contains(&class) && Regex::new(&class).is_err() {
+            return Err((bad, part));
+        }
+        self.classes.insert(class.clone());
+        Ok(class)
     }
 
     fn escaped_character(&mut self) -> Result<char, Failed<'a>> {
@@ -338,7 +362,10 @@ impl<'a> Translator<'a> {
         let mut first = true;
         while first || !self.rest.starts_with(']') {
             first = false;
-            if let Some(end) = self.rest.strip_prefix("[:").and_then(|rest| rest.find(":]")) {
+            let posix = self.rest.strip_prefix("[:").filter(|_| self.has_posix_end);
+            let end = posix.and_then(|rest| rest.find(":]"));
+            self.has_posix_end &= posix.is_none() || end.is_some();
+            if let Some(end) = end {
                 let part = self.take(end + 4);
                 if !POSIX.contains(&part[2..2 + end].trim_start_matches('^')) || part[2..].starts_with("^^") {
                     return Err(("invalid character class range", part));
@@ -397,7 +424,11 @@ fn push_character(out: &mut String, character: char) {
 
 /// Length, least and most of a count such as `{2}`, `{2,}` or `{2,5}`.
 fn count(text: &str) -> Option<(usize, u32, Option<u32>)> {
-    let end = text.find('}')?;
+    let inner = text[1..].bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b',').count();
+    let end = 1 + inner;
+    if text.as_bytes().get(end) != Some(&b'}') {
+        return None;
+    }
     let inner = &text[1..end];
     let (least, most) = inner.split_once(',').unwrap_or((inner, inner));
     let number = |digits: &str| {
@@ -441,7 +472,8 @@ mod tests {
 
     #[test]
     fn classes_are_those_of_ascii() {
-        let matches = |expression, text| compile(expression).expect(expression).is_match(text);
+        let matches =
+            |expression, text| compile(expression).expect(expression).is_match(text).expect("is little work");
         assert!(!matches(r"^\w$", "é") && matches(r"^\W$", "é") && !matches(r"^\d$", "٣"));
         assert!(matches(r"^[\w.-]+$", "a_1.-") && matches("^[[&&~~a]+$", "[&~a"));
         assert!(matches(r"^\Qa.b\E$", "a.b") && !matches(r"^\Qa.b\E$", "axb"));

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-pub(crate) use self::check::{Checker, Fault, Problem, Strictness, flat};
+pub(crate) use self::check::{Checker, Fault, Patterns, Problem, Strictness, flat};
 pub(crate) use self::definitions::Definitions;
 pub(crate) use self::dialect::Dialect;
 pub(crate) use self::location::Location;
@@ -41,6 +41,8 @@ struct Line {
 struct Index {
     versions: Vec<&'static str>,
     lines: Vec<Line>,
+    /// The positions of the lines that are about a kind, in lower case.
+    by_kind: HashMap<String, Vec<usize>>,
 }
 
 /// The definitions of one Kubernetes version.
@@ -68,8 +70,21 @@ impl Index {
                 let mut parts = line.splitn(3, '\t');
                 Some(Line { versions: parts.next()?.parse().ok()?, name: parts.next()?, text: parts.next()? })
             };
-            Index { versions: versions.split(' ').collect(), lines: rest.lines().filter_map(line).collect() }
+            let lines: Vec<Line> = rest.lines().filter_map(line).collect();
+            let mut by_kind: HashMap<String, Vec<usize>> = HashMap::new();
+            for (at, line) in lines.iter().enumerate() {
+                if let Some((_, kind)) = line.name.rsplit_once('.') {
+                    by_kind.entry(kind.to_ascii_lowercase()).or_default().push(at);
+                }
+            }
+            Index { versions: versions.split(' ').collect(), lines, by_kind }
         })
+    }
+
+    /// The lines about a kind, whatever its case.
+    fn about(&self, kind: &str) -> impl Iterator<Item = &Line> {
+        let places = self.by_kind.get(&kind.to_ascii_lowercase()).map_or(&[][..], Vec::as_slice);
+        places.iter().filter_map(|at| self.lines.get(*at))
     }
 
     fn find(&self, name: &str, version: u32) -> Option<&Line> {
@@ -111,9 +126,8 @@ impl Catalog {
         let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
         let label = group.split('.').next().unwrap_or_default().to_lowercase();
         let suffix = format!(".{label}.{}.", version.to_lowercase());
-        let line = Index::get().lines.iter().find(|line| {
+        let line = Index::get().about(kind).find(|line| {
             line.versions & self.version != 0
-                && line.name.rsplit_once('.').is_some_and(|(_, last)| last.eq_ignore_ascii_case(kind))
                 && line.name.contains(&suffix)
                 && line.text.contains("x-kubernetes-group-version-kind")
         })?;
@@ -127,7 +141,7 @@ impl Catalog {
             "\"x-kubernetes-group-version-kind\":[{}]",
             serde_json::json!({"group": group, "kind": kind, "version": version})
         );
-        let line = Index::get().lines.iter().find(|line| {
+        let line = Index::get().about(kind).find(|line| {
             let is_kind = line.name.rsplit_once('.').is_some_and(|(_, last)| last == kind);
             is_kind && line.versions & self.version != 0 && line.text.contains(&only)
         })?;

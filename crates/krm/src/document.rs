@@ -234,21 +234,32 @@ pub(crate) fn write(
     path: &str,
     fidelity: Fidelity,
 ) -> Result<String, loggia_yaml::Error> {
+    Ok(write_within(resources, path, fidelity, usize::MAX)?.unwrap_or_default())
+}
+
+/// [`write`], unless that takes more than `limit` bytes.
+pub(crate) fn write_within(
+    resources: Vec<Resource>,
+    path: &str,
+    fidelity: Fidelity,
+    limit: usize,
+) -> Result<Option<String>, loggia_yaml::Error> {
     let as_json = resources.len() == 1 && path.ends_with(".json");
-    let mut emitter = Emitter::new(EmitOptions { sequences: SequenceStyle::Compact, fidelity });
+    let mut emitter =
+        Emitter::with_limit(EmitOptions { sequences: SequenceStyle::Compact, fidelity }, limit);
     for mut resource in resources {
         emitter.set_sequences(resource.sequence_style());
         clear_place(&mut resource);
         if as_json && fidelity == Fidelity::Exact {
-            return json(resource.node());
+            return json(resource.node()).map(Some);
         }
         let document = unwrap_bare_sequence(resource.into_document(), fidelity);
         if as_json {
-            return json(&document.root);
+            return json(&document.root).map(Some);
         }
         emitter.document(&document);
     }
-    Ok(emitter.finish())
+    Ok(emitter.finish_within())
 }
 
 /// Indentation makes JSON grow with the square of its depth, so that has a limit.

@@ -6,6 +6,7 @@
 //! resort. A value that changed its type simply has nothing to get back.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use loggia_yaml::{Kind, Node, ScalarStyle, Tag};
 
@@ -65,9 +66,10 @@ fn says_the_same(a: &Node, b: &Node) -> bool {
         }
         waiting.extend(a.items().iter().zip(b.items()));
         let find = Keys::of(b);
-        for (at, pair) in a.pairs().iter().enumerate() {
-            match pair.key.scalar().and_then(|key| b.pairs().get(find.position(b, key, at)?)) {
-                Some(other) => waiting.push((&pair.value, &other.value)),
+        for pair in a.pairs() {
+            let first = pair.key.scalar().and_then(|key| find.first(b, key));
+            match first.and_then(|at| b.pairs().get(at)).map(|pair| &pair.value) {
+                Some(other) => waiting.push((&pair.value, other)),
                 None => return false,
             }
         }
@@ -236,6 +238,14 @@ impl<'a> Keys<'a> {
         Self((node.len() > SMALL).then(index))
     }
 
+    /// The first position of a key.
+    fn first(&self, node: &Node, key: &str) -> Option<usize> {
+        match &self.0 {
+            Some(index) => index.get(key).copied(),
+            None => node.pairs().iter().position(|pair| pair.key.scalar() == Some(key)),
+        }
+    }
+
     /// The position of a key, most likely at `guess`.
     fn position(&self, node: &Node, key: &str, guess: usize) -> Option<usize> {
         let is_at = |at: usize| node.pairs().get(at).is_some_and(|pair| pair.key.scalar() == Some(key));
@@ -271,6 +281,7 @@ fn match_items(original: &Node, answer: &Node) -> Vec<Option<usize>> {
     let mut taken = vec![false; before.len()];
     let mut matches: Vec<Option<usize>> = vec![None; after.len()];
     let mut scalars: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut equals = Equals::default();
     for (at, item) in before.iter().enumerate().rev() {
         if let Some(text) = item.scalar() {
             scalars.entry(text).or_default().push(at);
@@ -283,7 +294,7 @@ fn match_items(original: &Node, answer: &Node) -> Vec<Option<usize>> {
                 .get(at)
                 .filter(|other| other.same_value(item))
                 .map(|_| at)
-                .or_else(|| (before.len() != after.len()).then(|| equal_item(before, item, &taken))?),
+                .or_else(|| (before.len() != after.len()).then(|| equals.find(before, item, &taken))?),
         };
         if let Some(found) = found.filter(|&found| !taken[found]) {
             taken[found] = true;
@@ -301,15 +312,36 @@ fn match_items(original: &Node, answer: &Node) -> Vec<Option<usize>> {
     matches
 }
 
-/// Comparing each with each is for lists that people write.
-fn equal_item(before: &[Node], item: &Node, taken: &[bool]) -> Option<usize> {
+/// The first items of a list by what they hold, once that was asked for.
+#[derive(Default)]
+struct Equals {
+    hashing: RandomState,
+    places: Option<HashMap<u64, Vec<usize>>>,
+}
+
+impl Equals {
+    /// Looking for moved items is for lists that people write.
     const MANY: usize = 200;
-    before
-        .iter()
-        .take(MANY)
-        .enumerate()
-        .find(|(at, other)| !taken[*at] && other.same_value(item))
-        .map(|(at, _)| at)
+
+    fn hash(hashing: &RandomState, node: &Node) -> u64 {
+        let mut hasher = hashing.build_hasher();
+        node.hash_value(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The first item that is equal and not taken.
+    fn find(&mut self, before: &[Node], item: &Node, taken: &[bool]) -> Option<usize> {
+        let Self { hashing, places } = self;
+        let places = places.get_or_insert_with(|| {
+            let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+            for (at, node) in before.iter().take(Self::MANY).enumerate() {
+                places.entry(Self::hash(hashing, node)).or_default().push(at);
+            }
+            places
+        });
+        let alike = places.get(&Self::hash(hashing, item))?;
+        alike.iter().copied().find(|&at| !taken[at] && before[at].same_value(item))
+    }
 }
 
 fn name<'a>(item: &'a Node, key: &str) -> Option<&'a str> {

@@ -1,9 +1,11 @@
 //! [`ResourceList`]: what travels between an orchestrator and a function, and other streams of resources.
 
-use loggia_yaml::{EmitOptions, Fidelity, Kind, Node, Pair, SequenceStyle, node_to_string_with};
+use std::collections::HashSet;
+
+use loggia_yaml::{EmitOptions, Fidelity, Kind, Node, Pair, SequenceStyle, node_to_string_with, node_to_string_within};
 
 use crate::annotation::{INDEX, LEGACY_INDEX, SEQUENCE_INDENT};
-use crate::document::{self, Reading, Stream, StreamError};
+use crate::document::{self, Reading, Stream, StreamError, StreamErrorKind};
 use crate::resource::{Resource, text};
 use crate::results::{Results, ResultsError};
 
@@ -72,24 +74,29 @@ impl ResourceList {
     pub fn parse(bytes: &[u8], options: StreamOptions) -> Result<Self, StreamError> {
         let reading = Reading { sequence_style: options.sequence_style, ..Reading::default() };
         match document::read_stream(bytes, &reading, &is_list)? {
-            Stream::List(root) => Ok(Self::from_node(root)),
+            Stream::List(root) => Self::from_node(root)
+                .map_err(|error| StreamError { line: error.line(), kind: StreamErrorKind::Malformed(error) }),
             Stream::Resources(items) => Ok(Self { items, ..Self::default() }),
         }
     }
 
     /// Unwraps a list that is parsed already; fields other than items, config and results are left out.
-    #[must_use]
-    pub fn from_node(mut root: Node) -> Self {
+    ///
+    /// # Errors
+    /// If aliases that lead from one item into another come to more text than a list may have.
+    pub fn from_node(mut root: Node) -> Result<Self, loggia_yaml::Error> {
         let text_of = |key| root.get(key).map(text).unwrap_or_default().to_owned();
         let wrapping = Wrapping { api_version: text_of("apiVersion"), kind: text_of("kind") };
-        let mut take = |key| root.remove(key).map(|pair| pair.value).map(expand_foreign_aliases);
-        let function_config = take("functionConfig");
-        let results = take("results");
+        let mut expansion = Expansion::default();
+        let mut take = |key| root.remove(key).map(|pair| expansion.item(pair.value)).transpose();
+        let function_config = take("functionConfig")?;
+        let results = take("results")?;
         let items = root.remove("items").map(|pair| pair.value).unwrap_or_default();
         let mut items = items.alias_target().cloned().unwrap_or(items);
         let items = items.items_mut().map(std::mem::take).unwrap_or_default();
-        let items = items.into_iter().map(expand_foreign_aliases).map(Resource::new).collect();
-        Self { wrapping: Some(wrapping), items, function_config, results, printed: String::new() }
+        let items = items.into_iter().map(|item| expansion.item(item).map(Resource::new));
+        let items = items.collect::<Result<_, _>>()?;
+        Ok(Self { wrapping: Some(wrapping), items, function_config, results, printed: String::new() })
     }
 
     /// Writes the list, with all annotations; plain documents if that is what was read, and then without those
@@ -108,6 +115,19 @@ impl ResourceList {
                 node_to_string_with(&self.to_node(wrapping, fidelity), options)
             }
             None => self.emit_documents(fidelity),
+        }
+    }
+
+    /// [`ResourceList::emit`], unless that takes more than `limit` bytes. Little more than that is ever held.
+    #[must_use]
+    pub fn emit_within(&self, limit: usize) -> Option<String> {
+        let fidelity = Fidelity::Faithful;
+        match &self.wrapping {
+            Some(wrapping) => {
+                let options = EmitOptions { sequences: SequenceStyle::Compact, fidelity };
+                node_to_string_within(&self.to_node(wrapping, fidelity), options, limit)
+            }
+            None => document::write_within(self.items.clone(), "", fidelity, limit).ok()?,
         }
     }
 
@@ -167,47 +187,66 @@ fn is_list(root: &Node) -> bool {
         && (root.contains_key("items") || root.contains_key("functionConfig"))
 }
 
-/// Replaces aliases to what lies outside this item by a copy of it: written to a file of its own, the item
-/// would refer to nothing.
-fn expand_foreign_aliases(mut item: Node) -> Node {
-    let mut anchors = Vec::new();
-    let mut aliased = false;
-    let mut waiting = vec![&item];
-    while let Some(node) = waiting.pop() {
-        if !node.anchor().is_empty() {
-            anchors.push(node.anchor().to_owned());
-        }
-        aliased |= node.kind() == Kind::Alias;
-        waiting.extend(node.items());
-        waiting.extend(node.pairs().iter().flat_map(|pair| [&pair.key, &pair.value]));
-    }
-    if aliased {
-        expand(&mut item, &mut anchors, 0);
-    }
-    item
+/// Replaces aliases to what lies outside an item by a copy of it: written to a file of its own, the item would
+/// refer to nothing. What the copies of all items come to is limited.
+#[derive(Default)]
+struct Expansion {
+    /// The anchors that the item at hand has.
+    anchors: HashSet<String>,
+    /// Bytes of text that were copied, about.
+    copied: usize,
 }
 
-/// Copies hold anchors of their own, which later aliases may then refer to.
-fn expand(node: &mut Node, anchors: &mut Vec<String>, depth: usize) {
+impl Expansion {
+    /// The most bytes of text that copies may come to.
+    const MAX_COPIED: usize = 32 << 20;
     /// This recurses, and the stack is finite.
     const MAX_DEPTH: usize = 200;
-    if depth > MAX_DEPTH {
-        return;
-    }
-    if let Some(name) = node.alias_name() {
-        if anchors.iter().any(|anchor| anchor == name) {
-            return;
+
+    fn item(&mut self, mut item: Node) -> Result<Node, loggia_yaml::Error> {
+        self.anchors.clear();
+        let mut aliased = false;
+        let mut waiting = vec![&item];
+        while let Some(node) = waiting.pop() {
+            if !node.anchor().is_empty() {
+                self.anchors.insert(node.anchor().to_owned());
+            }
+            aliased |= node.kind() == Kind::Alias;
+            waiting.extend(node.items());
+            waiting.extend(node.pairs().iter().flat_map(|pair| [&pair.key, &pair.value]));
         }
-        let Some(target) = node.alias_target().cloned() else { return };
-        anchors.push(name.to_owned());
-        *node = target;
+        if aliased {
+            self.expand(&mut item, 0)?;
+        }
+        Ok(item)
     }
-    if let Some(items) = node.items_mut() {
-        items.iter_mut().for_each(|item| expand(item, anchors, depth + 1));
-    } else if let Some(pairs) = node.pairs_mut() {
-        for pair in pairs {
-            expand(&mut pair.key, anchors, depth + 1);
-            expand(&mut pair.value, anchors, depth + 1);
+
+    /// Copies hold anchors of their own, which later aliases may then refer to.
+    fn expand(&mut self, node: &mut Node, depth: usize) -> Result<(), loggia_yaml::Error> {
+        if depth > Self::MAX_DEPTH {
+            return Ok(());
+        }
+        if let Some(name) = node.alias_name() {
+            if self.anchors.contains(name) {
+                return Ok(());
+            }
+            let Some(target) = node.alias_target().cloned() else { return Ok(()) };
+            self.copied += target.text_size(Self::MAX_COPIED);
+            if self.copied >= Self::MAX_COPIED {
+                return Err(serde::de::Error::custom("document contains excessive aliasing"));
+            }
+            self.anchors.insert(name.to_owned());
+            *node = target;
+        }
+        if let Some(items) = node.items_mut() {
+            items.iter_mut().try_for_each(|item| self.expand(item, depth + 1))
+        } else if let Some(pairs) = node.pairs_mut() {
+            pairs.iter_mut().try_for_each(|pair| {
+                self.expand(&mut pair.key, depth + 1)?;
+                self.expand(&mut pair.value, depth + 1)
+            })
+        } else {
+            Ok(())
         }
     }
 }

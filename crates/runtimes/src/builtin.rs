@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use loggia_function::{
-    Call, Exit, FunctionRef, Image, Knows, Outcome, Payload, RunError, Running, Runtime, Stderr,
+    Budget, Call, Exit, FunctionRef, Image, Knows, Outcome, Payload, RunError, Running, Runtime, Stderr,
 };
-use loggia_functions::{CATALOG, Failure, Function, Output, Version, find};
+use loggia_functions::{CATALOG, Failure, Function, Limits, Output, Version, find};
 use loggia_krm::ResourceList;
 
 use crate::guard::Guard;
@@ -50,7 +50,8 @@ impl Builtin {
             return self.guard.run(image, call).await;
         }
         let (input, schemas) = (call.input.clone(), self.schemas.clone());
-        let run = move || catch_unwind(AssertUnwindSafe(|| run_here(version, input, &schemas))).ok();
+        let limits = limits_of(call.budget);
+        let run = move || catch_unwind(AssertUnwindSafe(|| run_here(version, input, &schemas, limits))).ok();
         let ended =
             if self.own_threads { tokio::task::spawn_blocking(run).await.unwrap_or(None) } else { run() };
         ended.ok_or(RunError::Panicked)
@@ -90,14 +91,23 @@ fn look_up(image: &Image) -> Option<(&'static Function, &'static Version)> {
     find(image.written())
 }
 
+/// What a function may produce: what the caller takes, where it says so.
+fn limits_of(budget: Budget) -> Limits {
+    const ADVICE: &str = "raise --max-request-body-size of function-runner, and of Porch's server to the same value";
+    if budget.output >= Limits::GENEROUS.output {
+        return Limits::GENEROUS;
+    }
+    Limits { output: budget.output, advice: ADVICE }
+}
+
 /// Runs a function on a list in the form in which it came: as text, as the original's program would, or as a tree.
-fn run_here(version: &Version, input: Payload, schemas: &SchemaFolders) -> Outcome {
+fn run_here(version: &Version, input: Payload, schemas: &SchemaFolders, limits: Limits) -> Outcome {
     match input {
         Payload::Bytes(bytes) => {
-            let Output { stdout, stderr, exit_code } = version.filter_with(&bytes, schemas);
+            let Output { stdout, stderr, exit_code } = version.filter_within(&bytes, schemas, limits);
             outcome(Payload::Bytes(Bytes::from(stdout)), stderr, exit_code)
         }
-        Payload::List(list) => run_on_tree(list, |list| version.run_with(list, schemas)),
+        Payload::List(list) => run_on_tree(list, |list| version.run_within(list, schemas, limits)),
     }
 }
 
@@ -120,8 +130,6 @@ fn outcome(output: Payload, stderr: String, exit_code: i32) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use loggia_function::Budget;
-
     use super::*;
 
     fn image(name: &str) -> FunctionRef {

@@ -4,6 +4,7 @@
 //! - [`eventually`] waits for a condition, with a deadline, where a sleep would only hope.
 //! - [`Server`] and its neighbours start the programs of this workspace and look at them from outside.
 //! - [`Authority`] signs certificates.
+//! - [`growth`] makes lists that are hard on the built-in functions, at any size.
 //! - [`Oracle`] asks an original program over a pipe.
 //! - [`registry`] starts Debian's registry, and an HTTP server that can misbehave.
 
@@ -16,6 +17,7 @@
 
 pub mod certificates;
 mod digest;
+pub mod growth;
 mod oracle;
 mod programs;
 pub mod registry;

@@ -81,6 +81,7 @@ impl<'a> Reader<'a> {
             Kind::Sequence => Value::Sequence(self.node),
             Kind::Scalar | Kind::Alias => {
                 let text = self.node.scalar().unwrap_or_default();
+                self.budget.copy(text, self.in_alias)?;
                 Value::Scalar(expand::resolve_by_tag(self.node, text)?, text)
             }
         })

@@ -96,6 +96,7 @@ impl Fidelity {
 pub struct Emitter {
     out: String,
     options: EmitOptions,
+    limit: usize,
     written: usize,
     /// Comments that found no place; the original writes them into the next document.
     left_over: LeftOver,
@@ -105,7 +106,13 @@ impl Emitter {
     /// An emitter with nothing written yet.
     #[must_use]
     pub fn new(options: EmitOptions) -> Self {
-        Self { out: String::new(), options, written: 0, left_over: LeftOver::default() }
+        Self::with_limit(options, usize::MAX)
+    }
+
+    /// An emitter that stops soon after it has written this many bytes; [`Emitter::finish_within`] tells.
+    #[must_use]
+    pub fn with_limit(options: EmitOptions, limit: usize) -> Self {
+        Self { out: String::new(), options, limit, written: 0, left_over: LeftOver::default() }
     }
 
     /// Changes where dashes go in the documents to come.
@@ -124,8 +131,11 @@ impl Emitter {
     }
 
     fn write(&mut self, root: &Node, head: &str, foot: &str) {
+        if self.out.len() > self.limit {
+            return;
+        }
         let left_over = std::mem::take(&mut self.left_over);
-        let mut walker = Walker::new(std::mem::take(&mut self.out), self.options, &left_over);
+        let mut walker = Walker::new(std::mem::take(&mut self.out), self.options, self.limit, &left_over);
         walker.document(root, head, foot, self.written == 0);
         (self.out, self.left_over) = walker.finish();
         self.written += 1;
@@ -135,6 +145,12 @@ impl Emitter {
     #[must_use]
     pub fn finish(self) -> String {
         self.out
+    }
+
+    /// The text so far; nothing if it is longer than the limit.
+    #[must_use]
+    pub fn finish_within(self) -> Option<String> {
+        (self.out.len() <= self.limit).then_some(self.out)
     }
 }
 
@@ -150,6 +166,14 @@ pub fn node_to_string_with(node: &Node, options: EmitOptions) -> String {
     let mut emitter = Emitter::new(options);
     emitter.node(node);
     emitter.finish()
+}
+
+/// Writes one node, unless that takes more than `limit` bytes. Little more than that is ever held.
+#[must_use]
+pub fn node_to_string_within(node: &Node, options: EmitOptions, limit: usize) -> Option<String> {
+    let mut emitter = Emitter::with_limit(options, limit);
+    emitter.node(node);
+    emitter.finish_within()
 }
 
 /// Writes a stream of documents: compact sequences, [`Fidelity::Faithful`].

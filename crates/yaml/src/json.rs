@@ -9,6 +9,9 @@ use crate::resolve::{Resolved, canonical_timestamp};
 /// How many collections may be inside each other.
 const MAX_DEPTH: usize = 1_000;
 
+/// The most bytes of a text. Indentation and aliases make it grow beyond the size of its tree.
+const MAX_LENGTH: usize = 256 << 20;
+
 /// Writes a node as indented JSON.
 ///
 /// Keys are sorted by bytes, non-ASCII text stays, `<`, `>`, `&` and the Unicode line separators are
@@ -16,35 +19,65 @@ const MAX_DEPTH: usize = 1_000;
 ///
 /// # Errors
 /// On infinities and not-a-number, keys below the root that are not strings, a key that occurs twice,
-/// aliases beyond the limits, or more than 1,000 collections inside each other: every line is
-/// indented by its depth, so the text grows with the square of it.
+/// aliases beyond the limits, more than 1,000 collections inside each other, or a text of more than 256 MiB: every
+/// line is indented by its depth, so the text grows with the square of it.
 pub fn to_json(node: &Node) -> Result<String, Error> {
+    write(node, true, MAX_LENGTH)
+}
+
+/// [`to_json`] with another limit on the length of the text.
+///
+/// # Errors
+/// As [`to_json`].
+pub fn to_json_within(node: &Node, limit: usize) -> Result<String, Error> {
+    write(node, true, limit)
+}
+
+/// Writes a node as JSON on one line, without spaces, for programs to read.
+///
+/// # Errors
+/// As [`to_json`], if the text would be longer than `limit`.
+pub fn to_compact_json(node: &Node, limit: usize) -> Result<String, Error> {
+    write(node, false, limit)
+}
+
+fn write(node: &Node, indented: bool, limit: usize) -> Result<String, Error> {
     let budget = Budget::default();
     let mut out = String::new();
     let mut stack = vec![Step::Value { node, in_alias: false }];
     let mut depth = 0;
     while let Some(step) = stack.pop() {
+        if out.len() > limit {
+            return Err(Error::new(format!("json: exceeded max length of {limit}")));
+        }
         match step {
             Step::Value { node, in_alias } => {
                 write_value(node, in_alias, &budget, &mut out, &mut stack, &mut depth)?;
             }
             Step::Entry { key, first } => {
-                out.push_str(if first { "\n" } else { ",\n" });
-                indent(&mut out, depth);
+                if !first {
+                    out.push(',');
+                }
+                if indented {
+                    break_line(&mut out, depth);
+                }
                 if let Some(key) = key {
                     write_string(key, &mut out);
-                    out.push_str(": ");
+                    out.push_str(if indented { ": " } else { ":" });
                 }
             }
             Step::Close(bracket) => {
                 depth -= 1;
-                out.push('\n');
-                indent(&mut out, depth);
+                if indented {
+                    break_line(&mut out, depth);
+                }
                 out.push(bracket);
             }
         }
     }
-    out.push('\n');
+    if indented {
+        out.push('\n');
+    }
     Ok(out)
 }
 
@@ -54,7 +87,8 @@ enum Step<'a> {
     Close(char),
 }
 
-fn indent(out: &mut String, depth: usize) {
+fn break_line(out: &mut String, depth: usize) {
+    out.push('\n');
     for _ in 0..depth {
         out.push_str("  ");
     }
@@ -83,7 +117,10 @@ fn write_value<'a>(
         budget.spend(true)?;
     }
     match node.kind() {
-        Kind::Scalar | Kind::Alias => return write_scalar(node, out),
+        Kind::Scalar | Kind::Alias => {
+            budget.copy(node.scalar().unwrap_or_default(), in_alias)?;
+            return write_scalar(node, out);
+        }
         Kind::Sequence if node.is_empty() => out.push_str("[]"),
         Kind::Sequence => {
             out.push('[');

@@ -37,11 +37,11 @@ mod text;
 
 pub use de::{from_node, from_str};
 pub use emit::{
-    EmitOptions, Emitter, Fidelity, SequenceStyle, node_to_string, node_to_string_with, to_string,
-    to_string_with,
+    EmitOptions, Emitter, Fidelity, SequenceStyle, node_to_string, node_to_string_with,
+    node_to_string_within, to_string, to_string_with,
 };
 pub use error::Error;
-pub use json::to_json;
+pub use json::{to_compact_json, to_json, to_json_within};
 pub use node::{Comments, Document, Kind, Node, Pair, ScalarStyle, Tag, reads_as_non_string};
 pub use parse::{ParseOptions, parse_all, parse_all_with, parse_first, parse_first_with};
 pub use resolve::{Resolved, is_yaml11_bool, resolve};

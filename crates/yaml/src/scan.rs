@@ -270,9 +270,9 @@ impl<'s> Scanner<'s> {
             return;
         }
         // Signed, as the stream may begin with what looks like an end.
-        let mut end = comment::BlockEnd::before(scan_start);
+        let mut end = comment::BlockEnd::before(scan_start, &self.comments);
         while self.indent > column {
-            end.retreat(&self.comments, self.indent);
+            end.retreat(self.indent);
             self.push(TokenKind::BlockEnd, end.mark());
             self.indent = self.outer_indents.pop().unwrap_or(-1);
         }

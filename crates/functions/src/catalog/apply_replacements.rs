@@ -6,6 +6,8 @@ mod selector;
 mod structured;
 mod target;
 
+use std::rc::Rc;
+
 use loggia_krm::{Resource, ResourceList};
 use loggia_yaml::{Kind, Node};
 
@@ -14,7 +16,9 @@ use self::identity::Pattern;
 use self::selector::Selector;
 use self::target::Matching;
 use crate::kustomize::resource_map::Id;
+use crate::kyaml::fields::MAX_DEPTH;
 use crate::kyaml::lookup;
+use crate::limits::{self, OverLimit};
 use crate::sdk::object::Object;
 use crate::sdk::report;
 use crate::{Failure, Framework, Function, Role, Run, Version};
@@ -68,7 +72,8 @@ fn run(list: &mut ResourceList, rules: Rules) -> Result<(), Failure> {
     // A copy of the items costs a counter each; nothing of a failed run stays.
     let before = list.items.clone();
     let applied = replacements(list.function_config.as_ref(), rules).and_then(|replacements| {
-        replacements.into_iter().try_for_each(|replacement| apply(list, replacement, rules))
+        let mut names = Names::default();
+        replacements.into_iter().try_for_each(|replacement| apply(list, &mut names, replacement, rules))
     });
     applied.map_err(|error| {
         list.items = before;
@@ -96,27 +101,60 @@ fn replacements(config: Option<&Node>, rules: Rules) -> Result<Vec<Replacement>,
         .map_err(|error| format!("unable to convert functionConfig to replacements:\n{error}"))
 }
 
-fn apply(list: &mut ResourceList, replacement: Replacement, rules: Rules) -> Result<(), String> {
+/// What every item is called. Reading that for each replacement would be most of the work.
+#[derive(Default)]
+struct Names(Vec<Option<Rc<Result<Vec<Id>, String>>>>);
+
+impl Names {
+    fn of(&mut self, at: usize, item: &Resource) -> Result<Rc<Result<Vec<Id>, String>>, OverLimit> {
+        limits::work(8)?;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        let known = self.0[at].get_or_insert_with(|| Rc::new(Id::all_of(item)));
+        limits::work(known.as_ref().as_ref().map_or(0, Vec::len))?;
+        Ok(Rc::clone(known))
+    }
+
+    /// An item may have another name from now on.
+    fn forget(&mut self, at: usize) {
+        self.0[at] = None;
+    }
+}
+
+fn apply(
+    list: &mut ResourceList,
+    names: &mut Names,
+    replacement: Replacement,
+    rules: Rules,
+) -> Result<(), String> {
     let Replacement { source, source_value, targets } = replacement;
     let Some(targets) = targets.filter(|_| source.is_some() || source_value.is_some()) else {
         return Err("replacements must specify a source and at least one target".to_owned());
     };
     let value = match (source, source_value) {
         (Some(_), Some(_)) => return Err("value and resource selectors are mutually exclusive".to_owned()),
-        (Some(source), None) => source_of(list, &source, rules)?,
+        (Some(source), None) => source_of(list, names, &source, rules)?,
         (None, value) => Node::verbatim(value.unwrap_or_default()),
     };
-    targets.into_iter().try_for_each(|target| apply_to(list, &value, target, rules))
+    let size = value.text_size(limits::output_left().saturating_add(1));
+    targets.into_iter().try_for_each(|target| apply_to(list, names, (&value, size), target, rules))
 }
 
 // === sources ===
 
-fn source_of(list: &ResourceList, source: &Source, rules: Rules) -> Result<Node, String> {
+fn source_of(
+    list: &ResourceList,
+    names: &mut Names,
+    source: &Source,
+    rules: Rules,
+) -> Result<Node, String> {
     let mut found = None;
-    for item in &list.items {
-        let ids = Id::all_of(item).map_err(|error| match rules {
+    for (at, item) in list.items.iter().enumerate() {
+        let ids = names.of(at, item)?;
+        let ids = ids.as_ref().as_ref().map_err(|error| match rules {
             Rules::Strict | Rules::Patterns => format!("error getting node IDs: {error}"),
-            Rules::First | Rules::Lenient => error,
+            Rules::First | Rules::Lenient => error.clone(),
         })?;
         if ids.iter().any(|id| id.is_selected_by(&source.id)) && found.replace(item).is_some() {
             return Err(format!("multiple matches for selector {source}"));
@@ -161,7 +199,13 @@ const NO_SCALAR: &str = "delimiter option can only be used with scalar nodes";
 
 // === targets ===
 
-fn apply_to(list: &mut ResourceList, value: &Node, mut target: Target, rules: Rules) -> Result<(), String> {
+fn apply_to(
+    list: &mut ResourceList,
+    names: &mut Names,
+    value: (&Node, usize),
+    mut target: Target,
+    rules: Rules,
+) -> Result<(), String> {
     let select = target.select.take().ok_or("target must specify resources to select")?;
     if target.field_paths.is_empty() {
         target.field_paths.push(DEFAULT_PATH.to_owned());
@@ -172,23 +216,36 @@ fn apply_to(list: &mut ResourceList, value: &Node, mut target: Target, rules: Ru
     let wanted = Attributes::new(&select);
     let unwanted: Vec<Attributes> =
         target.reject.iter().filter(|reject| reject.names_attributes()).map(Attributes::new).collect();
-    for item in &mut list.items {
-        let ids = Id::all_of(item)?;
+    for (at, item) in list.items.iter_mut().enumerate() {
+        let ids = names.of(at, item)?;
+        let ids = ids.as_ref().as_ref().map_err(Clone::clone)?;
         if !wanted.match_those_of(item)? || any_matches(&unwanted, item)? {
             continue;
         }
-        let rejected = |ids: &[Id]| {
-            let rules = reject.iter().zip(&target.reject).filter(|(_, reject)| !reject.id.is_empty());
-            rules.into_iter().any(|(pattern, _)| ids.iter().any(|id| pattern.matches(id)))
+        limits::work(reject.len())?;
+        let rejected = |ids: &[Id]| -> Result<bool, OverLimit> {
+            for (pattern, _) in reject.iter().zip(&target.reject).filter(|(_, reject)| !reject.id.is_empty()) {
+                if pattern.matches_any(ids)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         };
         let chosen = match rules {
-            Rules::Strict | Rules::Patterns => !rejected(&ids) && ids.iter().any(|id| pattern.matches(id)),
+            Rules::Strict | Rules::Patterns => !rejected(ids)? && pattern.matches_any(ids)?,
             Rules::First | Rules::Lenient => {
-                ids.iter().any(|id| pattern.matches(id) && !rejected(std::slice::from_ref(id)))
+                let mut chosen = false;
+                for id in ids {
+                    chosen |= pattern.matches(id)? && !rejected(std::slice::from_ref(id))?;
+                }
+                chosen
             }
         };
         if chosen {
-            copy_to(item.node_mut(), value, &target, rules)?;
+            let copied = copy_to(item.node_mut(), value, &target, rules);
+            names.forget(at);
+            limits::blame(item);
+            copied?;
         }
     }
     Ok(())
@@ -221,12 +278,22 @@ fn any_matches(unwanted: &[Attributes], item: &Resource) -> Result<bool, String>
     Ok(false)
 }
 
-fn copy_to(root: &mut Node, value: &Node, target: &Target, rules: Rules) -> Result<(), String> {
+fn copy_to(
+    root: &mut Node,
+    (value, size): (&Node, usize),
+    target: &Target,
+    rules: Rules,
+) -> Result<(), String> {
     let options = target.options.as_ref();
     let create = options.filter(|options| options.create).map(|_| value.kind());
     for path in &target.field_paths {
         let parts = target::split(path);
+        limits::work(1 + path.len())?;
+        if parts.len() > MAX_DEPTH {
+            return Err(format!("a field path has {} parts; at most {MAX_DEPTH} are followed", parts.len()));
+        }
         if rules < Rules::Strict {
+            limits::produce(size)?;
             copy_to_one(root, value, &parts, options, create)?;
             continue;
         }
@@ -240,7 +307,8 @@ fn copy_to(root: &mut Node, value: &Node, target: &Target, rules: Rules) -> Resu
         let count = matching
             .visit(root, &parts, &mut |node| {
                 if fault.is_none() {
-                    fault = set_field(node, value, options).err();
+                    let produced = limits::produce(size).map_err(String::from);
+                    fault = produced.and_then(|()| set_field(node, value, options)).err();
                 }
             })
             .map_err(|error| format!("{missing}: {error}"))?;
@@ -299,6 +367,8 @@ fn joined(field: &Node, value: &Node, options: Option<&Options>) -> Result<Optio
             None => parts.push(value),
         },
     }
+    let length = parts.iter().map(|part| part.len() + delimiter.len()).sum();
+    limits::produce_instead(length, field.scalar().map_or(0, str::len))?;
     Ok(Some(parts.join(delimiter)))
 }
 

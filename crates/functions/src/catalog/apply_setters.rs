@@ -2,13 +2,16 @@
 
 mod redaction;
 
+use std::collections::{BTreeMap, HashSet};
+
 use loggia_go::quote;
 use loggia_krm::{FieldRef, FileRef, Resource, ResourceList, ResourceRef, ResultItem, Severity, annotation};
-use loggia_yaml::{Node, Pair, ScalarStyle, Tag, node_to_string, parse_first};
+use loggia_yaml::{Node, Pair, ScalarStyle, Tag, parse_first};
 
 use crate::kyaml::fields::{self, Visitor};
 use crate::kyaml::outcome::{Shape, conclude};
 use crate::kyaml::{data, setters};
+use crate::limits::{self, OverLimit};
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -40,15 +43,17 @@ enum Report {
     Full,
 }
 
-struct Setter {
-    name: String,
-    /// The name as patterns refer to it.
-    reference: String,
-    value: String,
+/// The setters that have a value.
+struct Setters {
+    values: BTreeMap<String, String>,
+    /// The lengths that their names have.
+    lengths: HashSet<usize>,
+    /// The most closing braces in a name.
+    braces: usize,
 }
 
 struct Setting<'a> {
-    setters: &'a [Setter],
+    setters: &'a Setters,
     report: Report,
     /// What every result about the resource at hand has in common.
     about: ResultItem,
@@ -65,15 +70,14 @@ fn run(list: &mut ResourceList, report: Report) -> Result<(), Failure> {
 }
 
 fn apply(list: &mut ResourceList, report: Report) -> Result<Vec<ResultItem>, String> {
-    let setters: Vec<Setter> = data::of_config(list)
-        .into_iter()
-        .map(|(name, value)| Setter { reference: format!("${{{name}}}"), name, value })
-        .collect();
+    let setters = Setters::new(data::of_config(list));
     let mut setting =
         Setting { setters: &setters, report, about: ResultItem::default(), results: Vec::new() };
     for item in list.items.iter_mut().filter(|item| setters::has_setters(item)) {
         setting.about = about(item, report);
-        fields::visit(item.node_mut(), &mut setting)?;
+        let visited = fields::visit(item.node_mut(), &mut setting);
+        limits::blame(item);
+        visited?;
     }
     let mut results = setting.results;
     if results.is_empty() {
@@ -108,30 +112,57 @@ fn about(item: &Resource, report: Report) -> ResultItem {
     }
 }
 
+// === impl Setters ===
+
+impl Setters {
+    fn new(values: BTreeMap<String, String>) -> Self {
+        let braces = values.keys().map(|name| name.matches('}').count()).max().unwrap_or(0);
+        Self { lengths: values.keys().map(String::len).collect(), values, braces }
+    }
+
+    /// The setters that a pattern refers to, by name. A name may be any text, so a reference ends at any brace that
+    /// makes it one.
+    fn named_in<'a>(&'a self, pattern: &str) -> Result<BTreeMap<&'a str, &'a str>, OverLimit> {
+        let mut named = BTreeMap::new();
+        for (start, mark) in pattern.match_indices("${") {
+            let rest = &pattern[start + mark.len()..];
+            for (end, _) in rest.match_indices('}').take(self.braces + 1) {
+                limits::work(1 + end / 16)?;
+                if self.lengths.contains(&end)
+                    && let Some((name, value)) = self.values.get_key_value(&rest[..end])
+                {
+                    named.insert(name.as_str(), value.as_str());
+                }
+            }
+        }
+        Ok(named)
+    }
+}
+
 // === impl Setting ===
 
 impl Setting<'_> {
     /// Whether the pattern refers to any of the setters that have a value.
-    fn concerns(&self, pattern: &str) -> bool {
-        self.setters.iter().any(|setter| pattern.contains(&setter.reference))
+    fn concerns(&self, pattern: &str) -> Result<bool, OverLimit> {
+        Ok(!self.setters.named_in(pattern)?.is_empty())
     }
 
     fn value_of(&self, name: &str) -> &str {
-        self.setters.iter().find(|setter| setter.name == name).map_or("", |setter| &setter.value)
+        self.setters.values.get(name).map_or("", String::as_str)
     }
 
     /// The pattern with every reference replaced, by what is given or else by what the field has now.
     fn fill_in(&self, pattern: &str, current: &str) -> Result<String, String> {
         let mut text = pattern.to_owned();
-        for setter in self.setters.iter().filter(|setter| pattern.contains(&setter.reference)) {
-            text = text.replace(&setter.reference, &setter.value);
+        for (name, value) in self.setters.named_in(pattern)? {
+            text = limits::replaced(&text, &format!("${{{name}}}"), value)?;
         }
         if text.contains("${") {
             let mut derived = setters::derive(pattern, current);
             // Of a name that occurs twice, the last value counts.
             derived.reverse();
             for (name, value) in derived {
-                text = text.replace(&format!("${{{name}}}"), value);
+                text = limits::replaced(&text, &format!("${{{name}}}"), value)?;
             }
         }
         match setters::references(&text) {
@@ -140,7 +171,8 @@ impl Setting<'_> {
         }
     }
 
-    fn add_result(&mut self, pattern: &str, path: &str, old: &str, new: &str) {
+    fn add_result(&mut self, pattern: &str, path: &str, old: &str, new: &str) -> Result<(), OverLimit> {
+        limits::produce(limits::size_of(&self.about) + path.len())?;
         let mut item = self.about.clone();
         match self.report {
             Report::Short => {
@@ -160,7 +192,9 @@ impl Setting<'_> {
                 });
             }
         }
+        limits::produce(item.message.len())?;
         self.results.push(item);
+        Ok(())
     }
 }
 
@@ -168,7 +202,7 @@ impl Visitor for Setting<'_> {
     fn list(&mut self, pair: &mut Pair, path: &str) -> Result<(), String> {
         let comment = setters::list_comment(pair).to_owned();
         let Some(pattern) = setters::pattern(&comment) else { return Ok(()) };
-        if !self.concerns(pattern) {
+        if !self.concerns(pattern)? {
             return Ok(());
         }
         if setters::references(pattern).len() != 1 || !pattern.starts_with("${") || !pattern.ends_with('}') {
@@ -176,17 +210,17 @@ impl Visitor for Setting<'_> {
         }
         let value = self.value_of(setters::name(pattern)).to_owned();
         let old = match self.report {
-            Report::Full => node_to_string(&pair.value),
+            Report::Full => limits::written(&pair.value)?,
             Report::Short => String::new(),
         };
+        limits::produce(value.len())?;
         set_list(pair, &value, &comment)?;
-        self.add_result(pattern, path, &old, &value);
-        Ok(())
+        Ok(self.add_result(pattern, path, &old, &value)?)
     }
 
     fn scalar(&mut self, node: &mut Node, path: &str) -> Result<(), String> {
         let Some(pattern) = setters::pattern(node.comments().line) else { return Ok(()) };
-        if !self.concerns(pattern) {
+        if !self.concerns(pattern)? {
             return Ok(());
         }
         let pattern = pattern.to_owned();
@@ -195,10 +229,10 @@ impl Visitor for Setting<'_> {
         if new.is_empty() {
             node.set_scalar_style(ScalarStyle::DoubleQuoted);
         }
+        limits::produce_instead(new.len(), old.len())?;
         node.set_scalar(new.as_str());
         node.set_tag(Tag::None);
-        self.add_result(&pattern, path, &old, &new);
-        Ok(())
+        Ok(self.add_result(&pattern, path, &old, &new)?)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use loggia_krm::ResourceList;
-use loggia_yaml::{Node, from_str, to_json, to_node};
+use loggia_yaml::{Node, from_str, to_compact_json, to_node};
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -35,12 +36,17 @@ enum Value {
 
 fn run(list: &mut ResourceList) -> Result<(), Failure> {
     for item in &mut list.items {
-        let node = over_json(item.node()).map_err(|error| Failure::kyaml_twice(&error.to_string()))?;
-        *item = node.into();
+        // Quotes and escapes make a text so much longer; all else comes from aliases.
+        let own = item.node().text_size(usize::MAX / 8).saturating_mul(6);
+        let json = to_compact_json(item.node(), limits::output_left().saturating_add(own));
+        let node = json.and_then(|json| {
+            let within = limits::produce(json.len().saturating_sub(own));
+            if within.is_err() { Ok(Node::default()) } else { to_node(&from_str::<Value>(&json)?) }
+        });
+        if limits::blame(item) {
+            break;
+        }
+        *item = node.map_err(|error| Failure::kyaml_twice(&error.to_string()))?.into();
     }
     Ok(())
-}
-
-fn over_json(node: &Node) -> Result<Node, loggia_yaml::Error> {
-    to_node(&from_str::<Value>(&to_json(node)?)?)
 }

@@ -1,6 +1,6 @@
 //! `enable-gcp-services`: one Config Connector `Service` for each service of a `ProjectServiceSet`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use loggia_krm::annotation::{INDEX, LEGACY_INDEX, LEGACY_PATH, LOCAL_CONFIG, PATH};
 use loggia_krm::{FileRef, Resource, ResourceId, ResourceList, ResultItem, Results, Severity, path};
@@ -8,6 +8,7 @@ use loggia_yaml::{Node, Pair};
 
 use crate::kyaml::fields::{file_of, raw_text};
 use crate::kyaml::outcome::{Shape, conclude};
+use crate::limits;
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -52,32 +53,59 @@ fn enable(list: &mut ResourceList) -> Result<Vec<ResultItem>, String> {
         item.set_annotation(LOCAL_CONFIG, "true").map_err(|error| error.to_string())?;
         sets.push(Set::read(item));
     }
-    let (mut made, mut results) = (Vec::new(), Vec::new());
-    for set in sets {
+    let mut owned: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, item) in list.items.iter().enumerate() {
+        if let Some(owner) = item.annotation(OWNER) {
+            owned.entry(owner.to_owned()).or_default().push(at);
+        }
+    }
+    let mut made = Made { owned, ..Made::default() };
+    let outcome = sets.iter().try_for_each(|set| made.add(set, &list.items));
+    let mut at = 0..;
+    list.items.retain(|_| at.next().is_none_or(|at| !made.pruned.contains(&at)));
+    outcome?;
+    list.items.extend(made.items);
+    let mut results = Results(made.results);
+    results.sort();
+    Ok(results.0)
+}
+
+/// What becomes of the sets.
+#[derive(Default)]
+struct Made {
+    /// The items that a set made in an earlier run, by owner.
+    owned: HashMap<String, Vec<usize>>,
+    /// Those that go.
+    pruned: HashSet<usize>,
+    items: Vec<Resource>,
+    results: Vec<ResultItem>,
+}
+
+impl Made {
+    fn add(&mut self, set: &Set, items: &[Resource]) -> Result<(), String> {
         if set.services.is_empty() {
             return Err("at least one service must be specified under `spec.services[]`".to_owned());
         }
         let mut pruned = BTreeMap::new();
-        list.items.retain(|item| {
-            let owned = item.annotation(OWNER) == Some(&*set.owner());
-            if owned {
+        for at in self.owned.remove(&set.owner()).unwrap_or_default() {
+            if let Some(item) = items.get(at) {
                 pruned.insert(key(item), about(item, "pruned service"));
+                self.pruned.insert(at);
             }
-            !owned
-        });
+        }
+        let inherited: usize = set.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let size = inherited + 3 * set.name.len() + set.namespace.len() + set.project.len() + 2 * set.folder.len();
         for service in &set.services {
+            limits::produce(size + service.len())?;
             let item = set.service(service)?;
             let message =
                 if pruned.remove(&key(&item)).is_some() { "recreated service" } else { "generated service" };
-            results.push(about(&item, message));
-            made.push(item);
+            limits::push(&mut self.results, about(&item, message))?;
+            self.items.push(item);
         }
-        results.extend(pruned.into_values());
+        self.results.extend(pruned.into_values());
+        Ok(())
     }
-    list.items.extend(made);
-    let mut results = Results(results);
-    results.sort();
-    Ok(results.0)
 }
 
 fn key(item: &Resource) -> (String, ResourceId) {

@@ -12,6 +12,7 @@ use self::config::{Config, Mode};
 use crate::failure::Failure;
 use crate::kustomize::field_spec::{FieldSpec, Leaf};
 use crate::kustomize::resource_map::{self, Id};
+use crate::limits::{self, OverLimit};
 use crate::sdk::depends_on::{DEPENDS_ON, Reference};
 use crate::sdk::object;
 use crate::{Framework, Function, Role, Run, Version};
@@ -83,8 +84,12 @@ fn rename(items: &mut [Resource], before: &[Id], config: &Config, rules: Rules) 
         before.iter().map(|id| (id.group.as_str(), id.kind.as_str(), id.name.as_str())).collect();
     let name = FieldSpec::new(("", "", ""), NAME, false);
     for item in items.iter_mut().filter(|item| !is_skipped(item, rules)) {
+        limits::work(1 + config.fields.len())?;
+        if limits::blame(item) {
+            break;
+        }
         for spec in std::iter::once(&name).chain(&config.fields) {
-            if !spec.selects(item) || contains(item, spec, &config.substring) {
+            if !spec.selects(item) || contains(item, spec, &config.substring)? {
                 continue;
             }
             spec.apply(item, Leaf::Scalar, &mut |node, _| edit(node, config))?;
@@ -94,6 +99,7 @@ fn rename(items: &mut [Resource], before: &[Id], config: &Config, rules: Rules) 
                 .and_then(Reference::parse)
                 .filter(|reference| known.contains(&(reference.group, reference.kind, reference.name)));
             if let Some(reference) = depends_on {
+                limits::produce(config.substring.len())?;
                 let name = config.edited(reference.name);
                 let new = Reference { name: &name, ..reference }.to_string();
                 let _ = object::set_string(item.node_mut(), &["metadata", "annotations", DEPENDS_ON], &new);
@@ -112,19 +118,21 @@ fn is_skipped(item: &Resource, rules: Rules) -> bool {
     }
 }
 
-fn contains(item: &Resource, spec: &FieldSpec, substring: &str) -> bool {
+fn contains(item: &Resource, spec: &FieldSpec, substring: &str) -> Result<bool, OverLimit> {
     if spec.path == NAME {
-        return item.name().contains(substring);
+        return Ok(item.name().contains(substring));
     }
     let path: Vec<&str> = spec.path.split('/').collect();
-    let text = item.node().at(&path).map(loggia_yaml::node_to_string);
-    text.is_some_and(|text| text.contains(substring))
+    let text = item.node().at(&path).map(limits::written).transpose()?;
+    limits::work(text.as_ref().map_or(0, String::len))?;
+    Ok(text.is_some_and(|text| text.contains(substring)))
 }
 
 fn edit(node: &mut Node, config: &Config) -> Result<(), String> {
     let Some(text) = node.scalar() else {
         return Err("wrong node kind: expected ScalarNode".to_owned());
     };
+    limits::produce(config.substring.len())?;
     let mut new = Node::verbatim(config.edited(text));
     new.set_style_of(node);
     new.fill_comments_from(node);

@@ -5,15 +5,16 @@
 mod comments;
 mod kptfile;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use loggia_krm::{FileRef, Resource, ResourceList, ResultItem, path};
-use loggia_yaml::{Node, parse_first};
+use loggia_yaml::{Node, Pair, parse_first};
 
 use self::comments::Definitions;
 use self::kptfile::Step;
 use crate::kyaml::fields::{file_of, raw_text};
 use crate::kyaml::outcome::{Shape, conclude};
+use crate::limits::{self, OverLimit};
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -65,12 +66,14 @@ fn fix(items: &mut Vec<Resource>) -> Result<Vec<ResultItem>, String> {
             "Kptfile not found in directory tree, make sure you specify '--include-meta-resources' flag";
         return Err(text.to_owned());
     }
+    let mut configured = configured(items, &packages)?;
     let mut report = Report::default();
     for at in 0..items.len() {
         let Some(item) = items.get(at) else { break };
         let file = file_of(item).to_owned();
         if item.kind() == KPTFILE {
-            let steps = functions_in(items, path::folder(&file), &packages);
+            let own = configured.remove(path::folder(&file)).unwrap_or_default();
+            let steps = functions_in(items, path::folder(&file), &own);
             if let Some(item) = items.get_mut(at) {
                 kptfile::fix(item, steps, &mut report)?;
             }
@@ -81,24 +84,42 @@ fn fix(items: &mut Vec<Resource>) -> Result<Vec<ResultItem>, String> {
                  \"inventory-object\"",
             );
         } else if let Some(definitions) =
-            package_of(&file, &packages).and_then(|package| definitions.get(package))
+            package_of(&file, &packages)?.and_then(|package| definitions.get(package))
             && let Some(item) = items.get_mut(at)
         {
-            comments::fix(item.node_mut(), definitions)?;
+            let fixed = comments::fix(item.node_mut(), definitions);
+            limits::blame(item);
+            fixed?;
         }
     }
     items.extend(report.setters);
     Ok(report.results)
 }
 
-/// The functions that a package's own resources configure. Such a resource goes to the top of its package.
-fn functions_in(items: &mut [Resource], package: &str, packages: &BTreeSet<String>) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for item in items {
+/// The resources that configure a function, by package.
+fn configured(
+    items: &[Resource],
+    packages: &BTreeSet<String>,
+) -> Result<HashMap<String, Vec<usize>>, OverLimit> {
+    let mut configured: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, item) in items.iter().enumerate() {
         let file = file_of(item);
-        if path::base_name(file) == KPTFILE || package_of(file, packages) != Some(package) {
-            continue;
+        let is_config = FUNCTION_KEYS.iter().any(|key| item.annotation(key).is_some());
+        if is_config
+            && path::base_name(file) != KPTFILE
+            && let Some(package) = package_of(file, packages)?
+        {
+            configured.entry(package.to_owned()).or_default().push(at);
         }
+    }
+    Ok(configured)
+}
+
+/// The functions that a package's own resources configure. Such a resource goes to the top of its package.
+fn functions_in(items: &mut [Resource], package: &str, own: &[usize]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for at in own {
+        let Some(item) = items.get_mut(*at) else { continue };
         let Some(spec) = FUNCTION_KEYS.iter().find_map(|key| item.annotation(key)) else { continue };
         let Ok(Some(spec)) = parse_first(spec) else { continue };
         let image = spec.root.at(&["container", "image"]).map_or("", raw_text).to_owned();
@@ -131,8 +152,10 @@ impl Report {
         });
         let text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: setters\n";
         let mut node = parse_first(text).map_err(|error| error.to_string())?.unwrap_or_default().root;
-        for (name, value) in data {
-            node.entry_mapping("data").replace(name, value);
+        let data = data.into_iter().map(|(name, value)| Pair { key: Node::verbatim(name), value });
+        let data: Vec<Pair> = data.collect();
+        if !data.is_empty() {
+            node.replace("data", Node::from_pairs(data));
         }
         let mut config = Resource::new(node);
         let placed = config.set_path(path::inside(package, SETTERS)).and_then(|()| config.set_index(0));
@@ -161,12 +184,13 @@ fn setter_value(value: &str) -> Result<Node, String> {
 }
 
 /// The innermost package that a file is in.
-fn package_of<'a>(file: &str, packages: &'a BTreeSet<String>) -> Option<&'a str> {
+fn package_of<'a>(file: &str, packages: &'a BTreeSet<String>) -> Result<Option<&'a str>, OverLimit> {
     let mut folder = path::folder(file);
     loop {
+        limits::work(1 + folder.len() / 16)?;
         match packages.get(folder) {
-            Some(package) => return Some(package),
-            None if folder.is_empty() => return None,
+            Some(package) => return Ok(Some(package)),
+            None if folder.is_empty() => return Ok(None),
             None => folder = path::folder(folder),
         }
     }

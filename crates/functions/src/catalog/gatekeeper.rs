@@ -15,6 +15,7 @@ use regorus::Value;
 
 use self::matching::{Match, Subject};
 use self::template::Template;
+use crate::limits;
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -64,10 +65,9 @@ fn run(list: &mut ResourceList, rules: Rules) -> Result<(), Failure> {
         return Err(Failure { stderr });
     }
     let items = list.items.clone();
-    let thread = std::thread::Builder::new().name("gatekeeper".to_owned()).stack_size(STACK);
-    let outcome = match thread.spawn(move || review(&items, rules)) {
-        Ok(handle) => {
-            handle.join().unwrap_or_else(|_| Err("the Rego engine broke down on these policies".to_owned()))
+    let outcome = match limits::on_thread("gatekeeper", STACK, move || review(&items, rules)) {
+        Ok(ended) => {
+            ended.unwrap_or_else(|_| Err("the Rego engine broke down on these policies".to_owned()))
         }
         Err(error) => Err(format!("no thread for the Rego engine: {error}")),
     };
@@ -75,7 +75,7 @@ fn run(list: &mut ResourceList, rules: Rules) -> Result<(), Failure> {
 }
 
 fn compact_json(node: &Node) -> Result<String, String> {
-    let json = loggia_yaml::to_json(node).map_err(|error| error.to_string())?;
+    let json = json_of(node)?;
     let mut value: serde_json::Value = serde_json::from_str(&json).map_err(|error| error.to_string())?;
     value.sort_all_objects();
     Ok(value.to_string())
@@ -147,9 +147,11 @@ fn review(items: &[Resource], rules: Rules) -> Result<Vec<ResultItem>, String> {
     for (item, value) in items.iter().zip(&values) {
         let subject = Subject { item, namespace: namespaces.get(item.namespace()).copied() };
         for constraint in &constraints {
+            limits::work(16 + constraint.matching.size())?;
             // A constraint that cannot tell whether it is about the resource rejects it.
             let messages = match constraint.matching.matches(&subject) {
                 Ok(true) => {
+                    limits::work(512)?;
                     let input = input(item, value, &constraint.parameters)?;
                     templates[constraint.template]
                         .violations(input)
@@ -159,7 +161,7 @@ fn review(items: &[Resource], rules: Rules) -> Result<Vec<ResultItem>, String> {
                 Err(message) => vec![message],
             };
             for message in messages {
-                results.push(violation(item, constraint, &message)?);
+                limits::push(&mut results, violation(item, constraint, &message)?)?;
             }
         }
     }
@@ -324,8 +326,16 @@ fn object(item: &Resource) -> Result<Value, String> {
 }
 
 fn value_of(node: &Node) -> Result<Value, String> {
-    let json = loggia_yaml::to_json(node).map_err(|error| error.to_string())?;
-    Value::from_json_str(&json).map_err(|error| error.to_string())
+    Value::from_json_str(&json_of(node)?).map_err(|error| error.to_string())
+}
+
+/// A node as JSON. What aliases add to it is counted.
+fn json_of(node: &Node) -> Result<String, String> {
+    let own = node.text_size(usize::MAX / 8).saturating_mul(6);
+    let json = loggia_yaml::to_compact_json(node, own.saturating_add(limits::output_left()));
+    let json = json.map_err(|error| error.to_string())?;
+    limits::produce(json.len().saturating_sub(own))?;
+    Ok(json)
 }
 
 #[cfg(test)]

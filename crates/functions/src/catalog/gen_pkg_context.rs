@@ -8,6 +8,7 @@ use loggia_krm::kptfile::{API_VERSION, KIND};
 use loggia_krm::{FileRef, Resource, ResourceList, ResultItem, Results, Severity};
 use loggia_yaml::{Node, Pair};
 
+use crate::limits;
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 const FILE: &str = "package-context.yaml";
@@ -28,8 +29,14 @@ fn run(list: &mut ResourceList) -> Result<(), Failure> {
     list.items.retain(|item| !is_context(item));
     let mut results = Vec::new();
     let mut contexts = Vec::new();
+    let config = list.function_config.as_ref();
+    let given = |key: &&str| config.and_then(|config| config.at(&["data", key])?.scalar()).map_or(0, str::len);
+    let size: usize = KNOWN.iter().map(given).sum();
     for kptfile in list.items.iter().filter(|item| is_root_kptfile(item)) {
-        match context(kptfile, list.function_config.as_ref()) {
+        if limits::produce(size + kptfile.name().len()).is_err() {
+            break;
+        }
+        match context(kptfile, config) {
             Ok(context) => {
                 contexts.push(context);
                 results.push(ResultItem {

@@ -5,7 +5,8 @@ use loggia_krm::{FieldRef, FileRef, Resource, ResourceList, ResourceRef, ResultI
 use loggia_yaml::Node;
 use serde_json::Value;
 
-use crate::schemas::{Checker, Fault, Location, Search, Settings, Strictness};
+use crate::limits;
+use crate::schemas::{Checker, Fault, Location, Patterns, Search, Settings, Strictness};
 use crate::sdk::object::Object;
 use crate::{Failure, Framework, Function, Role, Run, SchemaFiles, Version};
 
@@ -52,21 +53,29 @@ fn validate(list: &ResourceList, files: &dyn SchemaFiles) -> Result<Vec<ResultIt
         strictness: config.strictness,
     };
     let search = Search::new(settings, files)?;
-    let checker = Checker { catalog: &search.catalog, strictness: config.strictness };
+    let patterns = Patterns::default();
+    let checker = Checker { catalog: &search.catalog, strictness: config.strictness, patterns: &patterns };
     let mut results = Vec::new();
     for item in list.items.iter().filter(|item| has_signature(item.node())) {
         let (api_version, kind) = (item.api_version(), item.kind());
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let full =
             if group.is_empty() { format!("{version}/{kind}") } else { format!("{group}/{version}/{kind}") };
+        limits::work(1 + config.skip_kinds.len())?;
         if config.skip_kinds.iter().any(|skipped| skipped == kind || *skipped == full) {
             continue;
         }
         let Some(schema) = search.schema(api_version, kind)? else { continue };
         let problems = checker.check(&schema, item.node());
-        results.extend(problems.into_iter().map(|problem| {
-            result(item, &problem.path.join(".").replace('/', "."), &message(&problem.fault))
-        }));
+        let common = limits::size_of(&result(item, "", ""));
+        for problem in problems {
+            limits::produce(common)?;
+            let (field, message) = (problem.path.join(".").replace('/', "."), message(&problem.fault));
+            limits::push(&mut results, result(item, &field, &message))?;
+        }
+        if limits::blame(item) {
+            break;
+        }
     }
     Ok(results)
 }

@@ -4,7 +4,8 @@ use loggia_krm::{FieldRef, FileRef, Resource, ResourceList, ResultItem, Results,
 use loggia_yaml::Node;
 use serde_json::Value;
 
-use crate::schemas::{Checker, Fault, Location, Problem, Search, Settings, Strictness, flat};
+use crate::limits;
+use crate::schemas::{Checker, Fault, Location, Patterns, Problem, Search, Settings, Strictness, flat};
 use crate::{Failure, Framework, Function, Role, Run, SchemaFiles, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -45,9 +46,11 @@ fn validate(list: &ResourceList, files: &dyn SchemaFiles) -> Result<Results, Str
         strictness: config.strictness,
     };
     let search = Search::new(settings, files)?;
-    let checker = Checker { catalog: &search.catalog, strictness: config.strictness };
+    let patterns = Patterns::default();
+    let checker = Checker { catalog: &search.catalog, strictness: config.strictness, patterns: &patterns };
     let mut results = Vec::new();
     for item in list.items.iter().filter(|item| !config.skip_kinds.iter().any(|kind| kind == item.kind())) {
+        limits::work(1 + config.skip_kinds.len())?;
         // The package's own file came with a schema that says little more than that it is one.
         if item.kind() == "Kptfile" && item.group() == "kpt.dev" {
             continue;
@@ -59,12 +62,17 @@ fn validate(list: &ResourceList, files: &dyn SchemaFiles) -> Result<Results, Str
                 problems.sort_by_key(|problem| {
                     !matches!(problem.fault, Fault::Additional(_) | Fault::Missing(_))
                 });
-                results.extend(
-                    problems.iter().flat_map(messages).map(|(field, message)| result(item, field, message)),
-                );
+                let common = limits::size_of(&result(item, None, String::new()));
+                for (field, message) in problems.iter().flat_map(messages) {
+                    limits::produce(common)?;
+                    limits::push(&mut results, result(item, field, message))?;
+                }
+                if limits::blame(item) {
+                    break;
+                }
             }
             None if config.ignore_missing => {}
-            None => results.push(result(item, None, missing(item))),
+            None => limits::push(&mut results, result(item, None, missing(item)))?,
         }
     }
     Ok(Results(results))

@@ -1,6 +1,6 @@
 //! `list-setters`: says which setters a package has, with their values and how often they are used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use loggia_krm::{Kptfile, Resource, ResourceList, ResultItem, Severity};
@@ -9,6 +9,7 @@ use loggia_yaml::{Node, Pair, node_to_string, parse_first};
 use crate::kyaml::fields::{self, Visitor};
 use crate::kyaml::outcome::{Shape, conclude};
 use crate::kyaml::{data, setters};
+use crate::limits;
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -85,8 +86,11 @@ fn take_inventory(items: &[Resource]) -> Result<Inventory, String> {
 /// The setters that the package's own Kptfile gives values to. What is missing on the way is no error.
 fn declared(items: &[Resource]) -> Result<BTreeMap<String, String>, String> {
     let mut found = BTreeMap::new();
-    let at = |path: &str| items.iter().find(|item| item.path() == path);
-    let Some(resource) = at("Kptfile") else { return Ok(found) };
+    let mut by_path: HashMap<&str, &Resource> = HashMap::new();
+    for item in items {
+        by_path.entry(item.path()).or_insert(item);
+    }
+    let Some(resource) = by_path.get("Kptfile").copied() else { return Ok(found) };
     let kptfile =
         Kptfile::from_resource(resource, "").map_err(|error| format!("unable to read Kptfile: {error}"))?;
     let mutators = resource.node().at(&["pipeline", "mutators"]).map(Node::items).unwrap_or_default();
@@ -97,7 +101,10 @@ fn declared(items: &[Resource]) -> Result<BTreeMap<String, String>, String> {
         }
         if written.get("configMap").is_some_and(Node::is_mapping) {
             found.extend(function.config_map);
-        } else if let Some(config) = at(&function.config_path).filter(|_| !function.config_path.is_empty()) {
+        } else if let Some(config) =
+            by_path.get(function.config_path.as_str()).filter(|_| !function.config_path.is_empty())
+        {
+            limits::work(32 * config.node().get("data").map_or(1, Node::len))?;
             found.extend(data::of(config.node()));
         } else {
             return Ok(BTreeMap::new());

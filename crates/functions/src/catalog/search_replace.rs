@@ -4,18 +4,19 @@ mod glob;
 mod path;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use loggia_go::quote;
 use loggia_krm::{FieldRef, FileRef, Resource, ResourceList, ResultItem};
-use loggia_yaml::{Kind, Node, Pair, Tag, node_to_string};
-use regex::Regex;
+use loggia_yaml::{Kind, Node, Pair, Tag};
 
 use self::glob::Glob;
 use self::path::PathPattern;
 use crate::kyaml::fields::{self, Visitor};
 use crate::kyaml::outcome::{Shape, conclude};
 use crate::kyaml::{data, lookup};
-use crate::regexp;
+use crate::limits::{self, OverLimit};
+use crate::regexp::{self, Expression};
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -47,7 +48,7 @@ const MATCHERS_WITHOUT_FILE: &[&str] = &["by-value", "by-value-regex", "by-path"
 #[derive(Default)]
 struct Search {
     by_value: String,
-    by_regex: Option<Regex>,
+    by_regex: Option<Rc<Expression>>,
     by_path: String,
     path: Option<PathPattern>,
     by_file: Option<Glob>,
@@ -69,15 +70,20 @@ fn search(list: &mut ResourceList, matchers: &[&str]) -> Result<Vec<ResultItem>,
     let mut search = Search::from_config(data::of_config(list), matchers, !list.items.is_empty())?;
     let by_absolute_path = search.puts_by_absolute_path();
     for item in &mut list.items {
+        limits::work(1)?;
         if search.by_file.as_ref().is_some_and(|glob| !glob.matches(fields::file_of(item))) {
             continue;
         }
         fields::file_of(item).clone_into(&mut search.file);
-        if by_absolute_path {
-            search.put_at_path(item)?;
+        let put = if by_absolute_path {
+            search.put_at_path(item)
         } else if search.finds(item) {
-            fields::visit(item.node_mut(), &mut search)?;
-        }
+            fields::visit(item.node_mut(), &mut search)
+        } else {
+            Ok(())
+        };
+        limits::blame(item);
+        put?;
     }
     let mut results = search.results;
     if results.is_empty() {
@@ -143,7 +149,8 @@ impl Search {
             parent.set(last, value);
         }
         let (path, value) = (self.by_path.clone(), self.put_value.clone());
-        self.add_result(path, &value);
+        limits::produce(value.len())?;
+        self.add_result(path, &value)?;
         Ok(())
     }
 
@@ -156,9 +163,10 @@ impl Search {
             || (!self.put_comment.is_empty() && self.path.is_some())
     }
 
+    /// A text that is too much for the expression counts as one that matches, so that the call ends.
     fn value_matches(&self, value: &str) -> bool {
         (!self.by_value.is_empty() && self.by_value == value)
-            || self.by_regex.as_ref().is_some_and(|regex| regex.is_match(value))
+            || self.by_regex.as_ref().is_some_and(|regex| regex.is_match(value).unwrap_or(true))
     }
 
     fn matches(&self, value: &str, path: &str) -> bool {
@@ -174,30 +182,41 @@ impl Search {
     fn fill_in(&self, text: &str, value: &str) -> Result<String, String> {
         let Some(regex) = &self.by_regex else { return Ok(text.to_owned()) };
         let mut filled = text.to_owned();
-        for (number, group) in regex.captures(value).iter().flat_map(|found| found.iter().enumerate()).skip(1)
-        {
-            filled = filled.replace(&format!("${{{number}}}"), group.map_or("", |group| group.as_str()));
+        if text.contains("${") && regex.has_groups() {
+            let captures = regex.captures(value)?;
+            for (number, group) in captures.iter().flat_map(|found| found.iter().enumerate()).skip(1) {
+                let group = group.map_or("", |group| group.as_str());
+                filled = limits::replaced(&filled, &format!("${{{number}}}"), group)?;
+            }
         }
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let left = |(_, rest): (&str, &str)| rest.split_once('}').is_some_and(|(inner, _)| is_number(inner));
-        let unresolved =
-            filled.match_indices("${").any(|(at, _)| filled[at..].split_once("${").is_some_and(left));
-        if unresolved { Err("unable to resolve capture groups".to_owned()) } else { Ok(filled) }
+        if has_group(&filled) { Err("unable to resolve capture groups".to_owned()) } else { Ok(filled) }
     }
 
-    fn add_result(&mut self, path: String, value: &str) {
+    fn add_result(&mut self, path: String, value: &str) -> Result<(), OverLimit> {
         let deed = if self.put_value.is_empty() && self.put_comment.is_empty() {
             "Matched field value"
         } else {
             "Mutated field value to"
         };
-        self.results.push(ResultItem {
-            message: format!("{deed} {}", quote(value)),
-            field: Some(FieldRef { path, ..FieldRef::default() }),
-            file: Some(FileRef { path: self.file.clone(), index: 0 }),
-            ..ResultItem::default()
-        });
+        limits::push(
+            &mut self.results,
+            ResultItem {
+                message: format!("{deed} {}", quote(value)),
+                field: Some(FieldRef { path, ..FieldRef::default() }),
+                file: Some(FileRef { path: self.file.clone(), index: 0 }),
+                ..ResultItem::default()
+            },
+        )
     }
+}
+
+/// Whether a text refers to a group by its number: `${1}`.
+fn has_group(text: &str) -> bool {
+    text.match_indices("${").any(|(at, mark)| {
+        let rest = &text.as_bytes()[at + mark.len()..];
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        digits > 0 && rest.get(digits) == Some(&b'}')
+    })
 }
 
 impl Visitor for Search {
@@ -206,11 +225,12 @@ impl Visitor for Search {
             && !pair.value.is_empty()
             && self.path.as_ref().is_some_and(|pattern| pattern.matches(path));
         if concerned {
+            limits::produce(self.put_comment.len())?;
             pair.key.set_line_comment(format!("# {}", self.put_comment));
             pair.value.set_flow(true);
-            let text = node_to_string(&pair.value);
+            let text = limits::written(&pair.value);
             pair.value.set_flow(false);
-            self.add_result(format!("{} # {}", self.by_path, self.put_comment), text.trim());
+            self.add_result(format!("{} # {}", self.by_path, self.put_comment), text?.trim())?;
         }
         Ok(())
     }
@@ -223,18 +243,21 @@ impl Visitor for Search {
         // What cannot be filled in leaves nothing behind, as in the original, and then fails.
         if !self.put_comment.is_empty() {
             let comment = self.fill_in(&self.put_comment, &value);
+            limits::produce(comment.as_ref().map_or(0, String::len))?;
             node.set_line_comment(comment.as_ref().map_or(String::new(), |comment| format!("# {comment}")));
             comment?;
         }
         if !self.put_value.is_empty() {
             let new = self.fill_in(&self.put_value, &value);
+            limits::produce_instead(new.as_ref().map_or(0, String::len), value.len())?;
             node.set_scalar(new.as_deref().unwrap_or_default());
             new?;
             node.set_tag(Tag::None);
         }
         if !self.file.is_empty() {
-            let text = node_to_string(node);
-            self.add_result(path.to_owned(), text.trim());
+            limits::produce(path.len())?;
+            let text = limits::written(node)?;
+            self.add_result(path.to_owned(), text.trim())?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::kustomize::entries::{self, Config, Dialect};
 use crate::kustomize::field_spec::FieldSpec;
 use crate::kustomize::resource_map;
 use crate::kyaml::outcome::conclude_quietly;
+use crate::limits;
 use crate::sdk::report;
 use crate::{Framework, Function, Role, Run, Version};
 
@@ -84,11 +85,20 @@ fn set(list: &mut ResourceList) -> Result<Places, String> {
     let specs: Vec<&FieldSpec> = config.fields.iter().chain(DEFAULTS.iter()).collect();
     for item in &mut list.items {
         let (file, index) = (item.path().to_owned(), item.index().to_owned());
-        entries::set(item, &config.entries, &specs, &mut |key, value, names| {
+        let set = entries::set(item, &config.entries, &specs, &mut |key, value, names| {
+            let length = file.len() + key.len() + value.len() + names.iter().map(|name| name.len()).sum::<usize>();
+            // A place with many entries repeats its names for each of them.
+            if limits::work(1 + length / 16).is_err() || limits::produce(key.len() + value.len()).is_err() {
+                return;
+            }
             let place = (file.clone(), index.clone(), names.join("."));
             places.entry(place).or_default().insert(key.to_owned(), value.to_owned());
         })
-        .map_err(|cause| format!("failed to run function: failed to run transformer: {cause}"))?;
+        .map_err(|cause| format!("failed to run function: failed to run transformer: {cause}"));
+        if limits::blame(item) {
+            break;
+        }
+        set?;
     }
     Ok(places)
 }

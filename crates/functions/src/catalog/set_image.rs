@@ -3,16 +3,18 @@
 mod legacy;
 mod reference;
 
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use loggia_krm::{Resource, ResourceList, ResultItem, Results};
-use loggia_yaml::{Node, node_to_string};
-use regex::Regex;
+use loggia_yaml::Node;
 use serde::Deserialize;
 
 use self::reference::Reference;
 use crate::failure::Failure;
 use crate::kustomize::field_spec::{FieldSpec, Leaf};
+use crate::limits::{self, OverLimit};
+use crate::regexp::Expression;
 use crate::sdk::config::{self, RunnerConfig};
 use crate::sdk::report;
 use crate::{Framework, Function, Role, Run, Version};
@@ -107,26 +109,36 @@ fn set_all(
 ) {
     let pattern = image.pattern();
     for item in items.iter_mut().filter(|item| item.kind() != "CustomResourceDefinition") {
+        if limits::work(specs.len()).is_err() {
+            break;
+        }
         let outcome = specs.iter().try_for_each(|spec| {
             spec.apply(item, Leaf::Never, &mut |node, _| {
-                let Some(text) = node.scalar().map(str::to_owned) else { return Err(no_scalar(node)) };
-                if pattern.as_ref().is_some_and(|pattern| pattern.is_match(&text)) {
-                    node.set_scalar(image.applied_to(&text));
+                let Some(text) = node.scalar().map(str::to_owned) else { return Err(no_scalar(node)?) };
+                let matches = pattern.as_ref().map(|pattern| pattern.is_match(&text)).transpose()?;
+                if matches == Some(true) {
+                    let new = image.applied_to(&text);
+                    limits::produce_instead(new.len(), text.len())?;
+                    node.set_scalar(new);
                     *count += 1;
                 }
                 Ok(())
             })
         });
+        if limits::blame(item) {
+            break;
+        }
         if let Err(message) = outcome {
-            results.push(report::error(message));
+            // What is too much ends the call.
+            let _ = limits::push(results, report::error(message));
         }
     }
 }
 
-fn no_scalar(node: &Node) -> String {
+fn no_scalar(node: &Node) -> Result<String, OverLimit> {
     let kind = if node.is_sequence() { "SequenceNode" } else { "MappingNode" };
-    let contents = node_to_string(node);
-    format!("wrong node kind: expected ScalarNode but got {kind}: node contents:\n{contents}")
+    let contents = limits::written(node)?;
+    Ok(format!("wrong node kind: expected ScalarNode but got {kind}: node contents:\n{contents}"))
 }
 
 // === impl Config ===
@@ -184,9 +196,9 @@ impl Image {
     }
 
     /// What the texts of matching images look like; nothing if the name is not a regular expression.
-    fn pattern(&self) -> Option<Regex> {
+    fn pattern(&self) -> Option<Rc<Expression>> {
         let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$", self.name);
-        Regex::new(&pattern).ok()
+        Expression::shared(&pattern).ok()
     }
 
     fn applied_to(&self, text: &str) -> String {

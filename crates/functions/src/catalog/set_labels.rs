@@ -2,12 +2,13 @@
 
 mod kustomize;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use loggia_krm::{Resource, ResourceList, ResultItem, Results};
 use loggia_yaml::Node;
 
 use crate::failure::Failure;
+use crate::limits;
 use crate::sdk::config::{self, Mismatch, RunnerConfig};
 use crate::sdk::object::{self, Object, Owner, Unmatched};
 use crate::sdk::report;
@@ -93,6 +94,9 @@ fn set_all(list: &mut ResourceList, setter: Option<Setter>, results: &mut Vec<Re
     for item in list.items.iter_mut().filter(|item| is_target(item)) {
         if let Err(unmatched) = setter.visit(item.node_mut()) {
             results.push(report::error(unmatched.to_string()));
+        }
+        if limits::blame(item) {
+            break;
         }
     }
     results.push(report::info(format!("set {} labels in total", setter.count)));
@@ -234,18 +238,47 @@ impl Setter {
         path: &[&str],
         missing: Missing,
     ) -> Result<(), Unmatched> {
-        for (key, value) in &self.labels {
-            let path = [path, &[key.as_str()]].concat();
-            let old = object::string(node, &path).map_err(|_| owner.unmatched_string(&path))?;
-            let set = old.map_or(missing == Missing::Created, |old| old != value);
-            if set {
-                object::set_string(node, &path, value).map_err(|_| owner.unmatched_string(&path))?;
+        // Keys are looked for one by one, so those of a large mapping are found by a table first.
+        let known: Option<HashSet<&str>> = (self.labels.len() > MANY).then(|| {
+            let mapping = object::value(node, path).ok().flatten();
+            mapping.map_or(&[][..], Node::pairs).iter().filter_map(|pair| pair.key.scalar()).collect()
+        });
+        let is_new: Vec<bool> = match &known {
+            Some(known) => self.labels.keys().map(|key| !known.contains(key.as_str())).collect(),
+            None => vec![false; self.labels.len()],
+        };
+        for ((key, value), is_new) in self.labels.iter().zip(is_new) {
+            let full = [path, &[key.as_str()]].concat();
+            let unmatched = || owner.unmatched_string(&full);
+            let holder = object::value(node, path).map_err(|_| unmatched())?;
+            let appends = is_new && holder.is_some_and(Node::is_mapping);
+            if appends && missing == Missing::Created {
+                if limits::produce(key.len() + value.len()).is_err() {
+                    return Ok(());
+                }
+                object::append_string(node, path, key, value).map_err(|_| unmatched())?;
+            } else if !appends {
+                // An end without a mapping or a key that is there: both are looked at in full.
+                if limits::work(1 + holder.map_or(0, Node::len) / 8).is_err() {
+                    return Ok(());
+                }
+                let old = object::string(node, &full).map_err(|_| unmatched())?;
+                let set = old.map_or(missing == Missing::Created, |old| old != value);
+                if set {
+                    if limits::produce(key.len() + value.len()).is_err() {
+                        return Ok(());
+                    }
+                    object::set_string(node, &full, value).map_err(|_| unmatched())?;
+                }
             }
             self.count += 1;
         }
         Ok(())
     }
 }
+
+/// More labels than this are looked up by a table.
+const MANY: usize = 16;
 
 /// The elements of a sequence of mappings, for editing.
 fn elements<'a>(parent: &'a mut Node, key: &str) -> &'a mut [Node] {

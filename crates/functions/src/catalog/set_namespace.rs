@@ -16,6 +16,7 @@ use loggia_yaml::Node;
 use self::config::Config;
 use self::origin::Origin;
 use crate::failure::Failure;
+use crate::limits;
 use crate::sdk::depends_on::{DEPENDS_ON, Reference};
 use crate::sdk::object::{self, DEFAULT_NAMESPACE, Object, UNKNOWN_NAMESPACE, Unmatched};
 use crate::sdk::{report, scope};
@@ -145,6 +146,9 @@ impl Change<'_> {
         if current == self.config.namespace || !self.selects(origin, current, short) {
             return current.to_owned();
         }
+        if limits::produce(self.config.namespace.len()).is_err() {
+            return current.to_owned();
+        }
         self.old.insert(current.to_owned());
         self.count += 1;
         self.config.namespace.clone()
@@ -153,7 +157,8 @@ impl Change<'_> {
     fn selects(&mut self, origin: &str, current: &str, short: impl FnOnce() -> String) -> bool {
         let Some(matcher) = &self.config.matcher else { return true };
         if matcher == origin {
-            self.infos.push(report::info(format!("[{}] has matching origin {origin}", short())));
+            // What is too much ends the call.
+            let _ = limits::push(&mut self.infos, report::info(format!("[{}] has matching origin {origin}", short())));
         }
         matcher == origin || matcher == current
     }
@@ -254,6 +259,9 @@ fn update_depends_on(
         let matches = config.matcher.as_deref().is_none_or(|matcher| matcher == namespace);
         if namespace == config.namespace || !matches {
             continue;
+        }
+        if limits::produce(config.namespace.len()).is_err() {
+            break;
         }
         old.insert(namespace.to_owned());
         count += 1;

@@ -1,9 +1,12 @@
 //! `set-project-id`: gives a package the setter `project-id`, and Config Connector resources their project.
 
+use std::collections::{HashMap, HashSet};
+
 use loggia_krm::{Kptfile, Resource, ResourceList};
 use loggia_yaml::{Node, Pair, ScalarStyle};
 
 use crate::kyaml::data;
+use crate::limits;
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -60,7 +63,13 @@ fn set_setters(items: &mut [Resource], project: &str) -> Result<(), String> {
         let advice = "please include --include-meta-resources flag if a Kptfile is present";
         return Err(format!("failed to find Kptfile: unable to find Kptfile, {advice}"));
     }
+    let mut by_path: HashMap<String, usize> = HashMap::new();
+    for (at, item) in items.iter().enumerate() {
+        by_path.entry(item.path().to_owned()).or_insert(at);
+    }
+    let mut filled = HashSet::new();
     for (at, kptfile) in kptfiles {
+        limits::produce(project.len())?;
         let place = place_of_setters(&kptfile, items[at].node())
             .map_err(|error| format!("error updating Kptfile: {error}"))?;
         match place {
@@ -71,9 +80,13 @@ fn set_setters(items: &mut [Resource], project: &str) -> Result<(), String> {
                 }
             }
             Place::File(path) => {
-                let file = items.iter_mut().find(|item| item.path() == path).ok_or_else(|| {
+                let found = by_path.get(&path).copied().ok_or_else(|| {
                     format!("error updating Kptfile: failed to find setter file: file {path} doesn't exist, please ensure the file specified in \"configPath\" exists and retry")
                 })?;
+                if !filled.insert(path) {
+                    continue;
+                }
+                let file = &mut items[found];
                 let known = data::of(file.node()).remove(SETTER).unwrap_or_default();
                 if known.is_empty() {
                     let data = file.node_mut().entry_mapping("data");

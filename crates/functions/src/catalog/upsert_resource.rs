@@ -1,12 +1,13 @@
 //! `upsert-resource`: puts the resource it is configured with in the place of its equals, or at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use loggia_krm::annotation::{INDEX, PATH};
-use loggia_krm::{Resource, ResourceList};
+use loggia_krm::{Resource, ResourceId, ResourceList};
 use loggia_yaml::{Kind, Node, Pair, Tag};
 
 use crate::kyaml::lookup;
+use crate::limits;
 use crate::{Failure, Framework, Function, Role, Run, Version};
 
 pub(crate) static FUNCTION: Function = Function {
@@ -51,26 +52,57 @@ fn run(list: &mut ResourceList, abilities: Abilities) -> Result<(), Failure> {
 fn upsert_all(items: &mut Vec<Resource>, config: Node, abilities: Abilities) -> Result<(), String> {
     let config = Resource::new(config);
     check(&config)?;
+    let mut places = Places::default();
     if config.kind() != "List" || abilities == Abilities::One {
-        return upsert(items, &config, abilities);
+        return upsert(items, &mut places, &config, abilities);
     }
     let inputs = config.node().get("items").map(Node::items).unwrap_or_default();
-    inputs.iter().try_for_each(|input| upsert(items, &Resource::new(input.clone()), abilities))
+    inputs.iter().try_for_each(|input| upsert(items, &mut places, &Resource::new(input.clone()), abilities))
 }
 
-fn upsert(items: &mut Vec<Resource>, input: &Resource, abilities: Abilities) -> Result<(), String> {
+/// Where the items are that may be replaced. Replacing one does not move it.
+#[derive(Default)]
+struct Places {
+    by_id: HashMap<ResourceId, Vec<usize>>,
+    /// How many items were looked at.
+    known: usize,
+    /// The first item that cannot be told.
+    fault: Option<usize>,
+}
+
+impl Places {
+    /// Looks at the items that are new.
+    fn learn(&mut self, items: &[Resource]) {
+        for (at, item) in items.iter().enumerate().skip(self.known) {
+            self.known = at + 1;
+            if check(item).is_err() {
+                self.fault.get_or_insert(at);
+            } else if !FUNCTION_KEYS.iter().any(|key| item.annotation(key).is_some_and(|value| !value.is_empty())) {
+                self.by_id.entry(item.id()).or_default().push(at);
+            }
+        }
+    }
+}
+
+fn upsert(
+    items: &mut Vec<Resource>,
+    places: &mut Places,
+    input: &Resource,
+    abilities: Abilities,
+) -> Result<(), String> {
     check(input)?;
+    places.learn(items);
     let target = match abilities {
         Abilities::Lists => input.annotation(TARGET_PATH).unwrap_or_default(),
         Abilities::One => "",
     };
-    let id = input.id();
     let mut replaced = false;
-    for item in &mut *items {
-        check(item)?;
-        let configures =
-            FUNCTION_KEYS.iter().any(|key| item.annotation(key).is_some_and(|value| !value.is_empty()));
-        if !configures && item.id() == id && (target.is_empty() || target == item.path()) {
+    let alike = places.by_id.get(&input.id()).map_or(&[][..], Vec::as_slice);
+    limits::work(alike.len().saturating_mul(16))?;
+    for &at in alike.iter().take_while(|at| places.fault.is_none_or(|fault| **at < fault)) {
+        let Some(item) = items.get_mut(at) else { break };
+        if target.is_empty() || target == item.path() {
+            limits::produce(64 + input.annotations().map(|(key, value)| key.len() + value.len()).sum::<usize>())?;
             let mut annotations = own_annotations(input, abilities);
             for (key, value) in [(PATH, item.path()), (INDEX, item.index())] {
                 annotations.insert(key.to_owned(), value.to_owned());
@@ -79,6 +111,9 @@ fn upsert(items: &mut Vec<Resource>, input: &Resource, abilities: Abilities) -> 
             *item = with_annotations(input, annotations)?;
             replaced = true;
         }
+    }
+    if let Some(fault) = places.fault {
+        return items.get(fault).map_or(Ok(()), check);
     }
     if !replaced {
         let mut annotations = own_annotations(input, abilities);

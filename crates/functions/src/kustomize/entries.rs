@@ -1,12 +1,13 @@
 //! Entries of mappings by kustomize's field specs: what set-annotations does, and set-labels did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use loggia_krm::Resource;
-use loggia_yaml::{Node, node_to_string};
+use loggia_yaml::{Node, Pair};
 
 use crate::kustomize::field_spec::{self, FieldSpec, Leaf};
 use crate::kyaml::data;
+use crate::limits;
 use crate::sdk::config::{self, Mismatch};
 
 /// How a function's config is called, and what it says of a bad one.
@@ -64,32 +65,52 @@ pub(crate) fn set(
     specs: &[&FieldSpec],
     note: &mut dyn FnMut(&str, &str, &[&str]),
 ) -> Result<(), String> {
-    for (key, value) in entries {
-        // The original makes one node of the value and puts it everywhere, so quotes found once go on.
-        let mut entry = Node::string_for_field(value.clone());
-        for spec in specs {
-            spec.apply(item, Leaf::Mapping, &mut |node, names| {
-                note(key, value, names);
-                set_entry(node, key, &mut entry, names)
-            })?;
-        }
+    limits::work(specs.len())?;
+    if !specs.iter().any(|spec| spec.selects(item)) {
+        return Ok(());
+    }
+    // The original makes one node of a value and puts it everywhere, so quotes found once go on.
+    let mut nodes: Vec<(&String, &String, Node)> =
+        entries.iter().map(|(key, value)| (key, value, Node::string_for_field(value.clone()))).collect();
+    for spec in specs {
+        spec.apply(item, Leaf::Mapping, &mut |node, names| set_entries(node, &mut nodes, names, note))?;
     }
     Ok(())
 }
 
-/// Sets an entry of a mapping as kyaml's field setter does.
-fn set_entry(node: &mut Node, key: &str, entry: &mut Node, names: &[&str]) -> Result<(), String> {
-    if !node.is_mapping() {
-        let kind = if node.is_sequence() { "SequenceNode" } else { "ScalarNode" };
-        let (place, contents) = (names.join("."), node_to_string(node));
-        let contents = contents.trim_end();
-        return Err(format!(
-            "wrong Node Kind for {place} expected: MappingNode was {kind}: value: {{{contents}}}"
-        ));
+/// Sets entries of a mapping as kyaml's field setter does.
+fn set_entries(
+    node: &mut Node,
+    entries: &mut [(&String, &String, Node)],
+    names: &[&str],
+    note: &mut dyn FnMut(&str, &str, &[&str]),
+) -> Result<(), String> {
+    /// More entries than this are looked up by a table.
+    const MANY: usize = 16;
+    let size = |(key, value, _): &(&String, &String, Node)| key.len() + value.len();
+    limits::produce(entries.iter().map(size).sum())?;
+    let known: Option<HashSet<String>> = (entries.len() > MANY).then(|| {
+        node.pairs().iter().filter_map(|pair| pair.key.scalar().map(str::to_owned)).collect()
+    });
+    for (key, value, entry) in entries {
+        note(key, value, names);
+        if !node.is_mapping() {
+            let kind = if node.is_sequence() { "SequenceNode" } else { "ScalarNode" };
+            let (place, contents) = (names.join("."), limits::written(node)?);
+            let contents = contents.trim_end();
+            return Err(format!(
+                "wrong Node Kind for {place} expected: MappingNode was {kind}: value: {{{contents}}}"
+            ));
+        }
+        if known.as_ref().is_some_and(|known| !known.contains(key.as_str())) {
+            node.push_pair(Pair { key: Node::verbatim(key.as_str()), value: entry.clone() });
+            continue;
+        }
+        limits::work(1 + node.len() / 8)?;
+        if let Some(old) = node.get(key) {
+            entry.set_style_of(old);
+        }
+        node.set(key, entry.clone());
     }
-    if let Some(old) = node.get(key) {
-        entry.set_style_of(old);
-    }
-    node.set(key, entry.clone());
     Ok(())
 }

@@ -1,10 +1,16 @@
 //! kustomize's field specs: which resources, which path, and whether to make what is missing.
 
+use std::cell::Cell;
+
 use loggia_krm::Resource;
 use loggia_yaml::{Kind, Node, Tag, from_node, node_to_string};
 use serde::Deserialize;
 
 use crate::kustomize::resource_map::Id;
+use crate::limits;
+
+/// Paths and lists within lists go no deeper: the walk is recursive and the stack is finite.
+const MAX_DEPTH: usize = 500;
 
 /// Where to set something. Empty selectors match all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -71,7 +77,11 @@ impl FieldSpec {
             return Ok(());
         }
         let path = split_path(&self.path);
-        let walk = Walk { path: &path, create: self.create && leaf != Leaf::Never, leaf };
+        limits::work(1 + self.path.len() / 16)?;
+        if path.len() > MAX_DEPTH {
+            return Err(format!("a field path has {} parts; at most {MAX_DEPTH} are followed", path.len()));
+        }
+        let walk = Walk { path: &path, create: self.create && leaf != Leaf::Never, leaf, level: Cell::new(0) };
         walk.visit(resource.node_mut(), 0, set).map_err(|cause| {
             let id = Id::of(resource);
             format!("considering field '{}' of object {id}: {cause}", self.path)
@@ -115,6 +125,8 @@ struct Walk<'a> {
     path: &'a [String],
     create: bool,
     leaf: Leaf,
+    /// How many lists the walk is in.
+    level: Cell<usize>,
 }
 
 impl Walk<'_> {
@@ -134,13 +146,22 @@ impl Walk<'_> {
     }
 
     fn visit_items(&self, node: &mut Node, depth: usize, set: &mut Set<'_>) -> Result<(), String> {
+        let level = self.level.get() + 1;
+        if level > MAX_DEPTH {
+            return Err(format!("lists are nested more than {MAX_DEPTH} deep"));
+        }
+        self.level.set(level);
         let items = node.items_mut().into_iter().flatten();
         for item in items {
             self.visit(item, depth, set).map_err(|cause| {
                 let rest = self.path.get(depth..).unwrap_or_default().join(" ");
+                if limits::produce(rest.len() + cause.len() / 8).is_err() {
+                    return String::new();
+                }
                 format!("visit traversal on path: [{rest}]: {cause}")
             })?;
         }
+        self.level.set(level - 1);
         Ok(())
     }
 

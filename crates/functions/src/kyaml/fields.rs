@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 use loggia_krm::{Resource, annotation};
 use loggia_yaml::{Kind, Node, Pair};
 
+use crate::limits;
+
 /// Deeper fields are not visited: the walk is recursive and the stack is finite.
 pub(crate) const MAX_DEPTH: usize = 1000;
 
@@ -60,6 +62,8 @@ fn descend(node: &mut Node, path: &mut Path, visitor: &mut impl Visitor) -> Resu
     if path.depth > MAX_DEPTH {
         return Ok(());
     }
+    // Visitors look at the path, and one long key may stand above many fields.
+    limits::work(1 + path.text.len() / 64)?;
     match node.kind() {
         Kind::Mapping => {
             let pairs = node.pairs_mut().into_iter().flatten();

@@ -5,7 +5,7 @@
 use loggia_krm::WrongKind;
 use loggia_yaml::{Kind, Node, Pair, Tag, node_to_string};
 
-use crate::kyaml::fields::raw_text;
+use crate::kyaml::fields::{MAX_DEPTH, raw_text};
 
 /// One step of a path.
 enum Step<'a> {
@@ -52,6 +52,9 @@ pub(crate) fn make<'a>(
     kind: Kind,
 ) -> Result<Option<&'a mut Node>, String> {
     let path = cleaned(path);
+    if path.len() > MAX_DEPTH {
+        return Err(format!("a field path has {} parts; at most {MAX_DEPTH} are followed", path.len()));
+    }
     let mut node = root;
     for (at, part) in path.iter().enumerate() {
         if node.tag() == Tag::Null {

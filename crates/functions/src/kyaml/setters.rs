@@ -40,7 +40,7 @@ pub(crate) fn name(reference: &str) -> &str {
 }
 
 /// A pattern as literal text, one piece more than there are references, and the references between.
-fn pieces(pattern: &str) -> (Vec<&str>, Vec<&str>) {
+pub(crate) fn pieces(pattern: &str) -> (Vec<&str>, Vec<&str>) {
     let (mut literals, mut references) = (Vec::new(), Vec::new());
     let mut rest = pattern;
     while let Some(start) = rest.find("${")
@@ -59,6 +59,10 @@ fn pieces(pattern: &str) -> (Vec<&str>, Vec<&str>) {
 /// line as can be, the first before all others. Nothing if it does not match or a reference would be empty.
 pub(crate) fn derive<'a>(pattern: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
     let (literals, references) = pieces(pattern);
+    // Of two references side by side the second would be empty.
+    if literals.iter().skip(1).rev().skip(1).any(|literal| literal.is_empty()) {
+        return Vec::new();
+    }
     let Some(texts) = value.split('\n').find_map(|line| split_by(&literals, line)) else {
         return Vec::new();
     };

@@ -3,14 +3,18 @@
 //! Problems come in the order in which the original's library finds them: a node's own before its children's, and
 //! surplus fields after. Where the original walks a map in random order, this walks it in the order of the keys.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::rc::Rc;
 
 use loggia_yaml::{Kind, Node, Resolved};
-use regex::Regex;
 use serde_json::Value;
 
 use super::format;
 use super::{Catalog, Dialect, Schema, json};
+use crate::limits;
+use crate::regexp::Expression;
 
 /// Definitions refer to each other, and resources nest; neither goes deeper than this.
 const MAX_DEPTH: usize = 200;
@@ -66,10 +70,32 @@ pub(crate) enum Fault {
     Reference(Vec<Problem>),
 }
 
-/// Checks resources against the schemas of a catalog.
+/// Checks resources against the schemas of a catalog. Once it meets a limit of the call it finds nothing more.
 pub(crate) struct Checker<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) strictness: Strictness,
+    /// Expressions of schemas; nothing for those that are wrong.
+    pub(crate) patterns: &'a Patterns,
+}
+
+/// The expressions that schemas have, each compiled once.
+#[derive(Default)]
+pub(crate) struct Patterns(RefCell<HashMap<String, Option<Rc<Expression>>>>);
+
+impl Patterns {
+    /// Whether a text is not what an expression asks for; one that is wrong asks for nothing.
+    fn refuse(&self, pattern: &str, text: &str) -> bool {
+        let mut known = self.0.borrow_mut();
+        let expression = match known.get(pattern) {
+            Some(known) => known.clone(),
+            None => {
+                let compiled = Expression::new(pattern).ok().map(Rc::new);
+                known.insert(pattern.to_owned(), compiled.clone());
+                compiled
+            }
+        };
+        expression.is_some_and(|expression| expression.is_match(text) == Ok(false))
+    }
 }
 
 /// How a schema came to apply, which decides whether null may stand in its place.
@@ -105,7 +131,16 @@ impl Place<'_> {
 impl Report {
     /// Something wrong with what is here.
     fn add(&mut self, fault: Fault) {
-        self.problems.push(Problem { path: self.path.clone(), fault });
+        let size = match &fault {
+            Fault::Pattern { got, want } => got.len() + want.len(),
+            Fault::Format { got, .. } => got.len(),
+            Fault::Type { want, .. } => want.iter().map(String::len).sum(),
+            _ => 0,
+        };
+        let path: usize = self.path.iter().map(String::len).sum();
+        if limits::produce(path + size).is_ok() {
+            self.problems.push(Problem { path: self.path.clone(), fault });
+        }
     }
 
     /// What `look` finds, which then is not among the problems.
@@ -143,7 +178,7 @@ impl Checker<'_> {
 
     fn inside(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
         let place = Place { depth: place.depth + 1, ..place };
-        if report.path.len() > MAX_DEPTH || place.depth > 2 * MAX_DEPTH {
+        if report.path.len() > MAX_DEPTH || place.depth > 2 * MAX_DEPTH || limits::work(4).is_err() {
             return;
         }
         let node = node.alias_target().unwrap_or(node);
@@ -194,10 +229,18 @@ impl Checker<'_> {
         if let Some(wanted) = schema.get("const").filter(|wanted| !means(node, wanted)) {
             return report.add(Fault::Enum(vec![wanted.clone()]));
         }
-        if let Some(allowed) = schema["enum"].as_array()
-            && !allowed.iter().any(|value| means(node, value))
-        {
-            return report.add(Fault::Enum(allowed.clone()));
+        if let Some(allowed) = schema["enum"].as_array() {
+            // Values are compared one by one, and a fault holds all of them.
+            if limits::work(allowed.len()).is_err() {
+                return;
+            }
+            if !allowed.iter().any(|value| means(node, value)) {
+                let size = |value: &Value| value.as_str().map_or(16, str::len) + 4;
+                if limits::produce(allowed.iter().map(size).sum()).is_ok() {
+                    report.add(Fault::Enum(allowed.clone()));
+                }
+                return;
+            }
         }
         if place.dialect.checks_formats()
             && let Some(fault) = wrong_format(schema, node)
@@ -207,27 +250,35 @@ impl Checker<'_> {
         match node.kind() {
             Kind::Mapping => self.mapping(schema, node, place, report),
             Kind::Sequence => self.sequence(schema, node, place, report),
-            _ => scalar(schema, node, report),
+            _ => self.scalar(schema, node, report),
         }
         self.combined(schema, node, place, report);
     }
 
     fn mapping(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) {
         size(schema, node.len(), ["minProperties", "maxProperties"], report);
-        let mut missing = texts(&schema["required"]);
-        missing.retain(|name| !node.contains_key(name));
-        if !missing.is_empty() {
-            report.add(Fault::Missing(missing));
-        }
         let fields: BTreeMap<&str, &Node> =
             node.pairs().iter().filter_map(|pair| Some((pair.key.scalar()?, &pair.value))).collect();
+        let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
+        let required: HashSet<&str> = required.iter().filter_map(Value::as_str).collect();
+        if limits::work(required.len() + fields.len()).is_err() {
+            return;
+        }
+        let mut missing = texts(&schema["required"]);
+        missing.retain(|name| !fields.contains_key(name.as_str()));
+        if !missing.is_empty() && limits::produce(missing.iter().map(String::len).sum()).is_ok() {
+            report.add(Fault::Missing(missing));
+        }
         let mut surplus = Vec::new();
         for (name, value) in fields {
             let implied = place.root && place.dialect.implies(name);
             report.path.push(name.to_owned());
             match schema["properties"].get(name) {
                 Some(_) if implied => {}
-                Some(_) => self.property(schema, name, value, place, report),
+                Some(_) => {
+                    let optional = !required.contains(name);
+                    self.property(schema, (name, optional), value, place, report);
+                }
                 None if schema["additionalProperties"].is_object() => {
                     self.value(&schema["additionalProperties"], value, place.inner(true), report);
                 }
@@ -242,14 +293,19 @@ impl Checker<'_> {
     }
 
     /// A listed property. What identifies the root is held against the type that the schema is for instead.
-    fn property(&self, schema: &Value, name: &str, value: &Node, place: Place<'_>, report: &mut Report) {
+    fn property(
+        &self,
+        schema: &Value,
+        (name, optional): (&str, bool),
+        value: &Node,
+        place: Place<'_>,
+        report: &mut Report,
+    ) {
         let identity = if place.root { place.dialect.identity(schema, name) } else { None };
         match identity.filter(|_| value.as_str().is_some()) {
             Some(allowed) if allowed.iter().any(|allowed| means(value, allowed)) => {}
             Some(allowed) => report.add(Fault::Enum(allowed)),
             None => {
-                let required = schema["required"].as_array();
-                let optional = !required.is_some_and(|names| names.iter().any(|required| required == name));
                 self.value(&schema["properties"][name], value, place.inner(optional), report);
             }
         }
@@ -274,6 +330,19 @@ impl Checker<'_> {
                 self.value(&schema["items"], item, place, report);
                 report.path.pop();
             }
+        }
+    }
+
+    fn scalar(&self, schema: &Value, node: &Node, report: &mut Report) {
+        if let Some(text) = node.as_str() {
+            size(schema, text.chars().count(), ["minLength", "maxLength"], report);
+            if let Some(pattern) = schema["pattern"].as_str()
+                && self.patterns.refuse(pattern, text)
+            {
+                report.add(Fault::Pattern { got: text.to_owned(), want: pattern.to_owned() });
+            }
+        } else if let Some(number) = node.as_f64() {
+            bounds(schema, number, report);
         }
     }
 
@@ -307,7 +376,7 @@ impl Checker<'_> {
     }
 
     fn holds(&self, schema: &Value, node: &Node, place: Place<'_>, report: &mut Report) -> bool {
-        let lax = Checker { catalog: self.catalog, strictness: Strictness::Lax };
+        let lax = Checker { strictness: Strictness::Lax, ..*self };
         report.apart(|report| lax.value(schema, node, place, report)).is_empty()
     }
 }
@@ -373,19 +442,6 @@ fn wrong_format(schema: &Value, node: &Node) -> Option<Fault> {
     Some(Fault::Format { got: text.to_owned(), name: name.to_owned(), reason })
 }
 
-fn scalar(schema: &Value, node: &Node, report: &mut Report) {
-    if let Some(text) = node.as_str() {
-        size(schema, text.chars().count(), ["minLength", "maxLength"], report);
-        if let Some(pattern) = schema["pattern"].as_str()
-            && Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(text))
-        {
-            report.add(Fault::Pattern { got: text.to_owned(), want: pattern.to_owned() });
-        }
-    } else if let Some(number) = node.as_f64() {
-        bounds(schema, number, report);
-    }
-}
-
 fn bounds(schema: &Value, number: f64, report: &mut Report) {
     for (keyword, exclusive, below) in
         [("minimum", "exclusiveMinimum", true), ("maximum", "exclusiveMaximum", false)]
@@ -423,12 +479,22 @@ fn size(schema: &Value, got: usize, [least, most]: [&'static str; 2], report: &m
     }
 }
 
+/// The first two items that are equal: the earliest of all that occur again, and where it does.
 fn equals(items: &[Node]) -> Option<(usize, usize)> {
-    (0..items.len()).find_map(|first| {
-        (first + 1..items.len())
-            .find(|&second| items[first].same_value(&items[second]))
-            .map(|second| (first, second))
-    })
+    let hashing = RandomState::new();
+    let mut alike: HashMap<u64, Vec<usize>> = HashMap::new();
+    let mut found: Option<(usize, usize)> = None;
+    for (at, item) in items.iter().enumerate() {
+        let mut hasher = hashing.build_hasher();
+        item.hash_value(&mut hasher);
+        let places = alike.entry(hasher.finish()).or_default();
+        match places.iter().find(|&&place| items[place].same_value(item)) {
+            Some(&first) if found.is_none_or(|(earliest, _)| first < earliest) => found = Some((first, at)),
+            Some(_) => {}
+            None => places.push(at),
+        }
+    }
+    found
 }
 
 fn means(node: &Node, value: &Value) -> bool {

@@ -8,6 +8,7 @@ use loggia_yaml::Node;
 use serde_json::Value;
 
 use super::{Dialect, Schema};
+use crate::limits;
 
 /// Schemas of custom resources, by version and kind.
 #[derive(Default)]
@@ -29,7 +30,9 @@ impl Definitions {
                 let failed = |error: &dyn std::fmt::Display| {
                     format!("CustomResourceDefinition {}: {error}", item.name())
                 };
-                let json = loggia_yaml::to_json(schema).map_err(|error| failed(&error))?;
+                let most = limits::output_left().saturating_add(schema.text_size(usize::MAX / 16) * 6);
+                let json = loggia_yaml::to_compact_json(schema, most).map_err(|error| failed(&error))?;
+                limits::work(json.len())?;
                 let schema = serde_json::from_str(&json).map_err(|error| failed(&error))?;
                 self.0.insert((api_version, kind.to_owned()), Rc::new(schema));
             }

@@ -1,7 +1,7 @@
 //! How programs on the SDK read their list, order its items and write it.
 
 use loggia_krm::{ResourceList, Wrapping, sdk};
-use loggia_yaml::{EmitOptions, Fidelity, Node, Pair, SequenceStyle, node_to_string_with};
+use loggia_yaml::{EmitOptions, Fidelity, Node, Pair, SequenceStyle, node_to_string_within};
 
 use crate::sdk::object::Object;
 use crate::sdk::report;
@@ -19,7 +19,7 @@ pub(crate) fn sort_items(list: &mut ResourceList) {
 /// # Errors
 /// In the SDK's words.
 pub(crate) fn read(stdin: &[u8]) -> Result<ResourceList, sdk::Error> {
-    let mut list = ResourceList::from_node(sdk::read(stdin)?);
+    let mut list = ResourceList::from_node(sdk::read(stdin)?).map_err(sdk::Error::Yaml)?;
     list.wrapping = Some(Wrapping::default());
     list.function_config = list.function_config.filter(|config| !config.is_empty());
     read_results(&mut list);
@@ -38,8 +38,8 @@ fn read_results(list: &mut ResourceList) {
     });
 }
 
-/// Writes the list without what is empty.
-pub(crate) fn write(list: &ResourceList) -> String {
+/// Writes the list without what is empty; nothing if that is longer than `limit`.
+pub(crate) fn write(list: &ResourceList, limit: usize) -> Option<String> {
     let Wrapping { api_version, kind } = Wrapping::default();
     let pair = |key: &str, value: Node| Pair { key: Node::verbatim(key), value };
     let mut pairs = vec![pair("apiVersion", Node::verbatim(api_version)), pair("kind", Node::verbatim(kind))];
@@ -49,5 +49,5 @@ pub(crate) fn write(list: &ResourceList) -> String {
     pairs.extend(list.function_config.clone().map(|config| pair("functionConfig", config)));
     pairs.extend(list.results.clone().map(|results| pair("results", results)));
     let options = EmitOptions { sequences: SequenceStyle::Compact, fidelity: Fidelity::Faithful };
-    node_to_string_with(&Node::from_pairs(pairs), options)
+    node_to_string_within(&Node::from_pairs(pairs), options, limit)
 }

@@ -164,6 +164,27 @@ pub(crate) fn set_string(object: &mut Node, path: &[&str], value: &str) -> Resul
     Ok(())
 }
 
+/// Adds a string behind the entries of the mapping at a path; its key is known to be new.
+///
+/// # Errors
+/// If there is no mapping.
+pub(crate) fn append_string(
+    object: &mut Node,
+    path: &[&str],
+    key: &str,
+    value: &str,
+) -> Result<(), WrongType> {
+    let mut current = object;
+    for step in path {
+        current = get_mut(current, step).ok_or(WrongType)?;
+    }
+    if current.kind() != Kind::Mapping {
+        return Err(WrongType);
+    }
+    push(current, key, Node::string_as_read(value));
+    Ok(())
+}
+
 /// Makes a scalar this string; quotes and comments stay, a written-out tag and an anchor do not.
 fn set_text(scalar: &mut Node, value: &str) {
     if as_string(scalar) == Some(value) && !scalar.has_explicit_tag() && scalar.anchor().is_empty() {

@@ -1,7 +1,7 @@
 //! Results as the SDK makes and writes them.
 
 use loggia_krm::{FileRef, ResourceList, ResourceRef, ResultItem, Results, Severity, annotation};
-use loggia_yaml::{Node, Pair};
+use loggia_yaml::{Kind, Node, Pair};
 
 use crate::sdk::object;
 
@@ -57,15 +57,22 @@ pub(crate) fn append(list: &mut ResourceList, items: impl IntoIterator<Item = Re
 }
 
 /// The order of keys that the SDK's detour over JSON leaves: well-known names first, others by name.
-pub(crate) fn sort_keys(node: &mut Node) {
+pub(crate) fn sort_keys(root: &mut Node) {
     let rank = |pair: &Pair| {
         let key = pair.key.scalar().unwrap_or_default();
         (SDK_ORDER.iter().position(|name| *name == key).unwrap_or(4), key.to_owned())
     };
-    if let Some(pairs) = node.pairs_mut() {
-        pairs.sort_by_cached_key(rank);
-        pairs.iter_mut().for_each(|pair| sort_keys(&mut pair.value));
-    } else if let Some(items) = node.items_mut() {
-        items.iter_mut().for_each(sort_keys);
+    // A list of what is left to do, as results may be nested deeper than the stack allows.
+    let mut waiting = vec![root];
+    while let Some(node) = waiting.pop() {
+        match node.kind() {
+            Kind::Mapping => {
+                let Some(pairs) = node.pairs_mut() else { continue };
+                pairs.sort_by_cached_key(rank);
+                waiting.extend(pairs.iter_mut().map(|pair| &mut pair.value));
+            }
+            Kind::Sequence => waiting.extend(node.items_mut().into_iter().flatten()),
+            Kind::Scalar | Kind::Alias => {}
+        }
     }
 }

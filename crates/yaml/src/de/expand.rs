@@ -14,6 +14,8 @@ use crate::resolve::Resolved;
 pub(crate) struct Budget {
     read: Cell<u64>,
     through_aliases: Cell<u64>,
+    /// Bytes of text that were copied by way of aliases.
+    copied: Cell<usize>,
     duplicates: Cell<bool>,
 }
 
@@ -32,6 +34,18 @@ impl Budget {
 }
 
 impl Budget {
+    /// Counts the text of a scalar that stands behind an alias: a few aliases of a long text are a lot of it.
+    pub(crate) fn copy(&self, text: &str, in_alias: bool) -> Result<(), Error> {
+        const MAX_COPIED: usize = 32 << 20;
+        if in_alias {
+            self.copied.set(self.copied.get().saturating_add(text.len()));
+        }
+        if self.copied.get() > MAX_COPIED {
+            return Err(Error::complete("document contains excessive aliasing"));
+        }
+        Ok(())
+    }
+
     /// Fails if the mapping has a key twice, and remembers that this was the reason.
     fn refuse_duplicates(&self, node: &Node) -> Result<(), Error> {
         let mut duplicates = Duplicates::default();

@@ -72,9 +72,9 @@ impl Role {
 }
 
 impl<'a> Walker<'a> {
-    pub(super) fn new(out: String, options: EmitOptions, left_over: &'a LeftOver) -> Self {
+    pub(super) fn new(out: String, options: EmitOptions, limit: usize, left_over: &'a LeftOver) -> Self {
         Self {
-            writer: Writer::new(out),
+            writer: Writer::new(out, limit),
             sequences: options.sequences,
             quirks: options.fidelity.quirks(),
             waiting: Waiting::new(left_over),
@@ -109,6 +109,9 @@ impl<'a> Walker<'a> {
         self.write_line();
         self.write_foot();
         while let Some(frame) = self.frames.pop() {
+            if self.writer.is_full() {
+                return;
+            }
             self.step(frame);
         }
         if !self.quirks.careless_comments && !self.waiting.head.is_empty() {

@@ -16,12 +16,16 @@ pub(super) struct Writer {
     /// Where a block scalar ended that keeps all its line breaks. An empty line right there would
     /// become part of its text.
     pub(super) kept_breaks_end: Option<usize>,
+    /// The most bytes of text. Indentation makes a text grow beyond the size of its tree, so once there are more
+    /// there is none, and the walk ends.
+    limit: usize,
 }
 
 impl Writer {
-    pub(super) fn new(out: String) -> Self {
+    pub(super) fn new(out: String, limit: usize) -> Self {
         Self {
             out,
+            limit,
             column: 0,
             indent: -1,
             whitespace: true,
@@ -33,6 +37,11 @@ impl Writer {
 
     pub(super) fn finish(self) -> String {
         self.out
+    }
+
+    /// Whether there is more text than there may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.out.len() > self.limit
     }
 
     #[inline]
@@ -79,6 +88,9 @@ impl Writer {
         }
         if self.foot_indent == indent && self.kept_breaks_end != Some(self.out.len()) {
             self.put_break();
+        }
+        if self.is_full() {
+            self.column = column;
         }
         while self.column < column {
             self.put(' ');

@@ -3,6 +3,7 @@
 //! Changes keep what surrounds them: a replaced value keeps its comments and its quotes, a removed
 //! key leaves the order of the others alone. Shared children are copied, one level, on first write.
 
+use std::hash::Hash as _;
 use std::mem;
 use std::sync::Arc;
 
@@ -238,6 +239,49 @@ impl Node {
     /// The text is that of a strict decoder and names every such key; the place is that of the first.
     pub fn check_unique_keys(&self) -> Result<(), Error> {
         crate::de::duplicate_keys_in(self).map_or(Ok(()), Err)
+    }
+
+    /// About how many bytes of text the tree comes to, without indentation and comments; counting ends at `most`.
+    /// Children that are shared count as often as they occur.
+    #[must_use]
+    pub fn text_size(&self, most: usize) -> usize {
+        const PER_NODE: usize = 2;
+        let mut size = 0;
+        let mut waiting = vec![self];
+        while let Some(node) = waiting.pop() {
+            let text = node.scalar().or_else(|| node.alias_name()).map_or(0, str::len);
+            size += text + PER_NODE;
+            // What waits is at least as much again.
+            if size + waiting.len() + node.len() >= most {
+                return most;
+            }
+            waiting.extend(node.items());
+            waiting.extend(node.pairs().iter().flat_map(|pair| [&pair.key, &pair.value]));
+        }
+        size
+    }
+
+    /// Feeds a hasher so that trees for which [`Node::same_value`] holds come out alike.
+    pub fn hash_value(&self, state: &mut impl std::hash::Hasher) {
+        let mut waiting = vec![self];
+        while let Some(node) = waiting.pop() {
+            state.write_u8(node.kind() as u8);
+            match &node.content {
+                Content::Alias(alias) => alias.name.hash(state),
+                Content::Scalar(text) => {
+                    if node.tag != Tag::Null {
+                        text.hash(state);
+                    }
+                    node.tag_text().hash(state);
+                }
+                Content::Sequence(_) | Content::Mapping(_) => {
+                    state.write_usize(node.len());
+                    node.tag_text().hash(state);
+                }
+            }
+            waiting.extend(node.items());
+            waiting.extend(node.pairs().iter().flat_map(|pair| [&pair.key, &pair.value]));
+        }
     }
 
     /// Whether both trees hold the same values: kinds, tags, texts and order, whatever the style,

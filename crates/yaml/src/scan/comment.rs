@@ -8,7 +8,7 @@
 //! place, and one *below* to the token before it, or to its own place if it is outdented and thus
 //! belongs to an enclosing block.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::Scanner;
@@ -48,25 +48,30 @@ pub(super) struct BlockEnd {
     index: i64,
     line: u32,
     column: u32,
+    /// The first of the adjoining comments in each column.
+    first_in: HashMap<u32, Mark>,
 }
 
 impl BlockEnd {
-    pub(super) fn before(scan_start: Mark) -> Self {
-        Self { index: i64::from(scan_start.index) - 1, line: scan_start.line, column: scan_start.column }
-    }
-
-    /// Steps back over the adjoining comments to the first one that starts in the block's column.
-    pub(super) fn retreat(&mut self, comments: &VecDeque<Comment>, indent: i32) {
-        let mut reached = self.index;
+    pub(super) fn before(scan_start: Mark, comments: &VecDeque<Comment>) -> Self {
+        let index = i64::from(scan_start.index) - 1;
+        let mut first_in = HashMap::new();
+        let mut reached = index;
         for comment in comments.iter().rev() {
             if i64::from(comment.searched.1) < reached {
                 break;
             }
-            if i64::from(comment.start.column) == i64::from(indent) + 1 {
-                let start = comment.start;
-                *self = Self { index: i64::from(start.index), line: start.line, column: start.column };
-            }
+            first_in.insert(comment.start.column, comment.start);
             reached = i64::from(comment.searched.0);
+        }
+        Self { index, line: scan_start.line, column: scan_start.column, first_in }
+    }
+
+    /// Steps back over the adjoining comments to the first one that starts in the block's column.
+    pub(super) fn retreat(&mut self, indent: i32) {
+        let column = u32::try_from(i64::from(indent) + 1).unwrap_or(0);
+        if let Some(start) = self.first_in.get(&column) {
+            (self.index, self.line, self.column) = (i64::from(start.index), start.line, start.column);
         }
     }
 

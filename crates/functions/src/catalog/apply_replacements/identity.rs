@@ -1,11 +1,13 @@
 //! What resources are called, now and before, and how selectors name them.
 
+use std::rc::Rc;
+
 use loggia_krm::Resource;
-use regex::Regex;
 
 use super::Rules;
 use crate::kustomize::resource_map::Id;
-use crate::regexp;
+use crate::limits::OverLimit;
+use crate::regexp::{self, Expression};
 
 /// A selector, made ready.
 #[derive(Debug)]
@@ -13,7 +15,7 @@ pub(super) enum Pattern {
     /// Every part is compared.
     Exact(Id),
     /// Group, version, kind, name and namespace match whole; what was empty is not there.
-    Expressions([Option<Regex>; 5]),
+    Expressions([Option<Rc<Expression>>; 5]),
 }
 
 // === impl Id ===
@@ -50,9 +52,9 @@ impl Id {
 
     pub(super) fn is_selected_by(&self, selector: &Self) -> bool {
         let matches = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
-        let effective = |namespace: &'_ str| {
-            if namespace.is_empty() { "default".to_owned() } else { namespace.to_owned() }
-        };
+        fn effective(namespace: &str) -> &str {
+            if namespace.is_empty() { "default" } else { namespace }
+        }
         matches(&selector.group, &self.group)
             && matches(&selector.version, &self.version)
             && matches(&selector.kind, &self.kind)
@@ -83,12 +85,28 @@ impl Pattern {
         Ok(Self::Expressions(expressions))
     }
 
-    pub(super) fn matches(&self, id: &Id) -> bool {
+    pub(super) fn matches(&self, id: &Id) -> Result<bool, OverLimit> {
         match self {
-            Self::Exact(selector) => id.is_selected_by(selector),
-            Self::Expressions(expressions) => expressions.iter().zip(id.parts()).all(|(expression, part)| {
-                expression.as_ref().is_none_or(|expression| expression.is_match(part))
-            }),
+            Self::Exact(selector) => Ok(id.is_selected_by(selector)),
+            Self::Expressions(expressions) => {
+                for (expression, part) in expressions.iter().zip(id.parts()) {
+                    if let Some(expression) = expression
+                        && !expression.is_match(part)?
+                    {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
         }
+    }
+
+    pub(super) fn matches_any(&self, ids: &[Id]) -> Result<bool, OverLimit> {
+        for id in ids {
+            if self.matches(id)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -1,10 +1,11 @@
 //! Fields inside text that is itself YAML or JSON, such as the values of a ConfigMap.
 
-use loggia_yaml::{Document, Kind, Node, parse_first, to_json, to_string};
+use loggia_yaml::{Document, EmitOptions, Emitter, Kind, Node, parse_first, to_compact_json, to_json_within};
 
 use super::target::Matching;
 use crate::kyaml::fields::raw_text;
 use crate::kyaml::lookup;
+use crate::limits;
 
 /// Sets the field that a path leads to inside a scalar's text.
 ///
@@ -19,6 +20,7 @@ pub(super) fn set(
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     let holder = (1..parts.len()).find_map(|length| {
         let node = lookup::get(root, &parts[..length]).ok().flatten().filter(|node| node.is_scalar())?;
+        limits::work(4 * raw_text(node).len()).ok()?;
         let document = parse_first(raw_text(node)).ok()?;
         Some((length, document.unwrap_or_default(), raw_text(node).to_owned()))
     });
@@ -27,7 +29,15 @@ pub(super) fn set(
         return Err("no structured data found in path".to_owned());
     }
     let matching = Matching { create, into_text: true };
+    let size = value.text_size(limits::output_left().saturating_add(1));
+    let mut produced = Ok(());
     let count = matching.visit(&mut document.root, &path[length..], &mut |node| {
+        if produced.is_ok() {
+            produced = limits::produce(size);
+        }
+        if produced.is_err() {
+            return;
+        }
         if node.is_scalar() {
             node.set_scalar(value.scalar().unwrap_or_default());
         } else {
@@ -37,7 +47,10 @@ pub(super) fn set(
     if count == 0 {
         return Err("unable to find field in structured data".to_owned());
     }
+    produced?;
+    let old = text.len();
     let text = serialize(document, &text)?;
+    limits::produce_instead(text.len(), old)?;
     if let Some(node) = lookup::make(root, &parts[..length], Kind::Scalar)? {
         node.set_scalar(text);
     }
@@ -47,37 +60,18 @@ pub(super) fn set(
 /// Writes a document in the format that it was in.
 fn serialize(document: Document, original: &str) -> Result<String, String> {
     if !original.trim_start().starts_with(['{', '[']) {
-        return Ok(to_string(&[document]).trim().to_owned());
+        let mut emitter = Emitter::with_limit(EmitOptions::default(), most(original));
+        emitter.document(&document);
+        let text = emitter.finish_within().ok_or("the text would be too long")?;
+        return Ok(text.trim().to_owned());
     }
-    let json = to_json(&document.root).map_err(|error| error.to_string())?;
-    let json = json.trim_end();
     let pretty = original.contains('\n') && original.contains("  ");
-    Ok(if pretty { json.to_owned() } else { compact(json) })
+    let write = if pretty { to_json_within } else { to_compact_json };
+    let json = write(&document.root, most(original));
+    Ok(json.map_err(|error| error.to_string())?.trim_end().to_owned())
 }
 
-/// Takes the white space out of indented JSON.
-fn compact(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    let (mut in_text, mut escaped) = (false, false);
-    for character in json.chars() {
-        if in_text || !matches!(character, ' ' | '\n') {
-            out.push(character);
-        }
-        match character {
-            '"' if !escaped => in_text = !in_text,
-            _ => {}
-        }
-        escaped = in_text && character == '\\' && !escaped;
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::compact;
-
-    #[test]
-    fn white_space_inside_text_stays() {
-        assert_eq!(compact("{\n  \"a b\": \"c \\\" d\",\n  \"e\": []\n}"), r#"{"a b":"c \" d","e":[]}"#);
-    }
+/// How long a text may become.
+fn most(original: &str) -> usize {
+    limits::output_left().saturating_add(original.len())
 }

@@ -1,9 +1,10 @@
 //! Paths that may lead to many fields: `spec.containers.[name=web].image`, `items.*.name`.
 
-use loggia_yaml::{Kind, Node, Pair, Tag, node_to_string, parse_first};
+use loggia_yaml::{Kind, Node, Pair, Tag, parse_first};
 
 use crate::kyaml::fields::raw_text;
 use crate::kyaml::lookup::{empty, expect_kind, is_item, kind_before, new_item, split_item};
+use crate::limits;
 use crate::regexp;
 
 /// How fields are looked for.
@@ -109,12 +110,17 @@ impl Matching {
         let (key, expression) = split_item(part)?;
         expect_kind(node, Kind::Sequence)?;
         let mut count = 0;
+        let mut compiled = None;
         // The second time, the item is there that was missing.
         for attempt in 0..2 {
             for item in node.items_mut().into_iter().flatten() {
-                let regex = regexp::compile(expression)?;
+                let regex = match &compiled {
+                    Some(regex) => regex,
+                    None => compiled.insert(regexp::compile(expression)?),
+                };
                 let value = if key.is_empty() { Some(&*item) } else { item.get(key) };
-                if !value.is_some_and(|value| regex.is_match(node_to_string(value).trim())) {
+                let Some(value) = value else { continue };
+                if !regex.is_match(limits::written(value)?.trim())? {
                     continue;
                 }
                 if key.is_empty() {
@@ -151,6 +157,7 @@ impl Matching {
         let Some(value) = node.get_mut(key) else { return Ok(0) };
         if self.into_text && value.is_scalar() && !rest.is_empty() {
             let text = raw_text(value);
+            limits::work(text.len())?;
             let mut parsed = parse_first(text).map_err(|error| error.to_string())?.unwrap_or_default();
             return self.visit(&mut parsed.root, rest, found);
         }

@@ -173,10 +173,16 @@ fn is_template(text: &str) -> bool {
 /// References to setters, with no letter and no digit beside them.
 fn is_only_setters(value: &str) -> bool {
     let value = value.trim();
-    let references = setters::references(value);
+    /// Taking out more of them one by one would take too long.
+    const MANY: usize = 64;
+    let (literals, references) = setters::pieces(value);
     let mut rest = value.to_owned();
-    for reference in &references {
-        rest = rest.replace(reference, "");
+    if references.len() > MANY {
+        rest = literals.concat();
+    } else {
+        for reference in &references {
+            rest = rest.replace(reference, "");
+        }
     }
     is_template(value) || !references.is_empty() && !rest.contains(char::is_alphanumeric)
 }

@@ -1,6 +1,6 @@
 //! What refers to a resource by its name, after kustomize's table, and how it follows a new name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use loggia_krm::Resource;
@@ -8,6 +8,7 @@ use loggia_yaml::{Kind, Node, Tag};
 
 use crate::kustomize::field_spec::{FieldSpec, Leaf};
 use crate::kustomize::resource_map::Id;
+use crate::limits::{self, OverLimit};
 
 /// Group, version and kind; what is empty matches all.
 type Gvk = (&'static str, &'static str, &'static str);
@@ -197,21 +198,60 @@ struct Renamed {
     is_cluster_scoped: bool,
 }
 
-/// What has a new name, by the old one.
-type ByName = HashMap<String, Vec<Renamed>>;
+/// What has a new name.
+#[derive(Default)]
+struct Index {
+    /// In the order of the items.
+    all: Vec<Renamed>,
+    /// Positions by old name and kind.
+    by_name: HashMap<(String, String), Vec<usize>>,
+    /// The same in each namespace; what has none is under the empty one.
+    by_place: HashMap<(String, String, String), Vec<usize>>,
+}
+
+impl Index {
+    fn add(&mut self, entry: Renamed) {
+        let at = self.all.len();
+        let (name, kind) = (entry.before.name.clone(), entry.before.kind.clone());
+        let namespace = if entry.is_cluster_scoped { "" } else { entry.after.effective_namespace() };
+        self.by_place.entry((name.clone(), kind.clone(), namespace.to_owned())).or_default().push(at);
+        self.by_name.entry((name, kind)).or_default().push(at);
+        self.all.push(entry);
+    }
+
+    /// All of a name and kind that a referrer may mean, and perhaps others.
+    fn near(&self, referrer: &Referrer, name: &str, kind: &str) -> Result<Vec<&Renamed>, OverLimit> {
+        let key = (name.to_owned(), kind.to_owned());
+        let anywhere = referrer.is_cluster_scoped || kind == "ServiceAccount" || kind.is_empty();
+        let mut places: Vec<usize> = Vec::new();
+        if anywhere {
+            places.extend(self.by_name.get(&key).into_iter().flatten());
+        } else {
+            let (name, kind) = key;
+            let own = referrer.id.effective_namespace().to_owned();
+            for namespace in [String::new(), own] {
+                let key = (name.clone(), kind.clone(), namespace);
+                places.extend(self.by_place.get(&key).into_iter().flatten());
+            }
+            places.sort_unstable();
+            places.dedup();
+        }
+        limits::work(places.len())?;
+        Ok(places.into_iter().filter_map(|at| self.all.get(at)).collect())
+    }
+}
 
 /// Lets all references follow the new names. `before` is what the items were called.
 ///
 /// # Errors
 /// With kustomize's text if a reference may mean several resources, or a field is not what it should be.
 pub(super) fn fix(items: &mut [Resource], before: &[Id]) -> Result<(), String> {
-    let mut renamed = ByName::new();
+    let mut renamed = Index::default();
     for (item, before) in items.iter().zip(before) {
         let after = Id::of(item);
         if before.name != after.name {
             let is_cluster_scoped = after.is_cluster_scoped();
-            let entry = Renamed { before: before.clone(), after, is_cluster_scoped };
-            renamed.entry(before.name.clone()).or_default().push(entry);
+            renamed.add(Renamed { before: before.clone(), after, is_cluster_scoped });
         }
     }
     for (item, before) in items.iter_mut().zip(before) {
@@ -241,9 +281,9 @@ fn is_of(id: &Id, (group, version, kind): Gvk) -> bool {
 }
 
 /// Namespaces that the subjects of a role binding reach into.
-fn subject_namespaces(item: &Resource) -> Vec<String> {
+fn subject_namespaces(item: &Resource) -> HashSet<String> {
     if item.kind() != "RoleBinding" {
-        return Vec::new();
+        return HashSet::new();
     }
     let subjects = item.node().get("subjects").map_or(&[][..], Node::items);
     let account = |subject: &&Node| subject.get("kind").and_then(Node::scalar) == Some("ServiceAccount");
@@ -268,7 +308,7 @@ struct Referrer {
     id: Id,
     is_renamed: bool,
     is_cluster_scoped: bool,
-    namespaces: Vec<String>,
+    namespaces: HashSet<String>,
 }
 
 /// One field of a referrer, and what it may mean.
@@ -276,7 +316,7 @@ struct Reach<'a> {
     referrer: &'a Referrer,
     target: Gvk,
     role: Option<(String, String)>,
-    renamed: &'a ByName,
+    renamed: &'a Index,
 }
 
 impl Reach<'_> {
@@ -302,6 +342,7 @@ impl Reach<'_> {
     fn set_scalar(&self, node: &mut Node) -> Result<(), String> {
         let old = node.scalar().unwrap_or_default();
         if let Some(referral) = self.referral(old, None, |a, b| a.name == b.name)? {
+            limits::produce_instead(referral.name.len(), node.scalar().map_or(0, str::len))?;
             let mut new = Node::verbatim(referral.name.as_str());
             new.set_style_of(node);
             new.fill_comments_from(node);
@@ -317,6 +358,7 @@ impl Reach<'_> {
         let namespace = node.get("namespace").and_then(Node::scalar).map(str::to_owned);
         let same = |a: &Id, b: &Id| a.name == b.name && a.namespace == b.namespace;
         if let Some(referral) = self.referral(&old, namespace.as_deref(), same)? {
+            limits::produce_instead(referral.name.len() + referral.namespace.len(), old.len())?;
             node.set("name", Node::string_for_field(referral.name.as_str()));
             if !referral.namespace.is_empty() {
                 node.set("namespace", Node::string_for_field(referral.namespace.as_str()));
@@ -332,9 +374,10 @@ impl Reach<'_> {
         namespace: Option<&str>,
         same: fn(&Id, &Id) -> bool,
     ) -> Result<Option<&Id>, String> {
-        let named = self.renamed.get(old).map_or(&[][..], Vec::as_slice);
+        let (_, _, kind) = self.target;
+        let named = self.renamed.near(self.referrer, old, kind)?;
         let matching: Vec<&Id> = named
-            .iter()
+            .into_iter()
             .filter(|candidate| is_of(&candidate.before, self.target) && self.is_near(candidate))
             .filter(|candidate| {
                 namespace.is_none_or(|namespace| candidate.before.effective_namespace() == namespace)
@@ -354,6 +397,7 @@ impl Reach<'_> {
             _ if !self.referrer.is_renamed => Ok(None),
             [first, ref others @ ..] if others.iter().all(|other| same(first, other)) => Ok(Some(first)),
             _ => {
+                limits::produce(matching.iter().map(|id| id.name.len() + id.namespace.len() + 64).sum())?;
                 let ids: Vec<String> = matching.iter().map(ToString::to_string).collect();
                 Err(format!("found multiple possible referrals: {}", ids.join(", ")))
             }

@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use loggia_yaml::{Kind, Node, from_str};
 
 use crate::kyaml::fields::{MAX_DEPTH, raw_text};
+use crate::limits;
 
 const PREFIX: &str = "io.k8s.cli.";
+/// How many substitutions may stand in each other.
+const MAX_NESTED: usize = 100;
 
 /// What an early Kptfile defines: setters, and texts that setters are put into.
 #[derive(Default)]
@@ -42,7 +45,12 @@ impl Definitions {
     }
 
     /// The pattern that a definition stands for; nothing if it is not there or no setter's.
-    fn pattern(&self, key: &str, visited: &mut BTreeSet<String>) -> Result<Option<String>, String> {
+    fn pattern(
+        &self,
+        key: &str,
+        visited: &mut BTreeSet<String>,
+        depth: usize,
+    ) -> Result<Option<String>, String> {
         let Some(extension) = self.0.get(key).and_then(|definition| definition.get("x-k8s-cli")) else {
             return Ok(None);
         };
@@ -59,16 +67,20 @@ impl Definitions {
         if !visited.insert(name.to_owned()) {
             return Err(format!("cyclic substitution detected with name {name}"));
         }
+        if depth >= MAX_NESTED {
+            return Err(format!("substitutions refer to each other more than {MAX_NESTED} deep"));
+        }
+        limits::work(64)?;
         let mut pattern = text(substitution, "pattern").to_owned();
         for value in substitution.get("values").map_or(&[][..], Node::items) {
             let Some(reference) = value.get_str("ref").filter(|reference| !reference.is_empty()) else {
                 return Err(format!("missing reference on substitution {name}"));
             };
             let key = reference.rsplit('/').next().unwrap_or_default();
-            let Some(part) = self.pattern(key, visited)? else {
+            let Some(part) = self.pattern(key, visited, depth + 1)? else {
                 return Err(format!("object has no key {}", loggia_go::quote(key)));
             };
-            pattern = pattern.replace(text(value, "marker"), &part);
+            pattern = limits::replaced(&pattern, text(value, "marker"), &part)?;
         }
         Ok(Some(pattern))
     }
@@ -89,7 +101,7 @@ impl Definitions {
             (None, None) => return Ok(None),
         };
         match keys.iter().find(|key| self.0.contains_key(*key)) {
-            Some(key) => self.pattern(key, &mut BTreeSet::new()),
+            Some(key) => self.pattern(key, &mut BTreeSet::new(), 0),
             None => Ok(None),
         }
     }
@@ -129,6 +141,7 @@ fn visit(node: &mut Node, definitions: &Definitions, depth: usize) -> Result<(),
             let comments = node.comments();
             let comment = if comments.line.is_empty() { comments.head } else { comments.line };
             if let Some(pattern) = definitions.pattern_of(comment)? {
+                limits::produce(pattern.len())?;
                 node.set_line_comment(format!("# kpt-set: {pattern}"));
             }
         }

@@ -82,6 +82,17 @@ impl Match {
         })
     }
 
+    /// How many values a resource may be compared with.
+    pub(super) fn size(&self) -> usize {
+        let kinds: usize = self.kinds.iter().map(|(groups, kinds)| groups.len() + kinds.len()).sum();
+        let selectors = self.labels.iter().chain(&self.namespace_labels);
+        let selected = selectors.map(|selector| {
+            let values: usize = selector.expressions.iter().map(|expression| 1 + expression.values.len()).sum();
+            selector.labels.len() + values
+        });
+        kinds + self.namespaces.len() + self.excluded_namespaces.len() + selected.sum::<usize>()
+    }
+
     pub(super) fn matches(&self, subject: &Subject<'_>) -> Result<bool, String> {
         Ok(self.is_of_kind(subject)
             && self.is_in_scope(subject)

@@ -9,6 +9,8 @@ use loggia_yaml::Node;
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, Value};
 
+use crate::limits::{self, OverLimit};
+
 /// What one review of one resource may take.
 const MAX_REVIEW: Duration = Duration::from_secs(10);
 const TARGET: &str = "admission.k8s.gatekeeper.sh";
@@ -164,7 +166,7 @@ impl<'a> Source<'a> {
             return Err(text.to_owned());
         }
         for program in self.libraries.iter().chain([&self.rego]) {
-            if let Some(function) = recursive(program) {
+            if let Some(function) = recursive(program)? {
                 return Err(format!(
                     "unable to compile modules: 1 error occurred: rego_recursion_error: function {function} is recursive"
                 ));
@@ -222,7 +224,7 @@ fn add_old_builtins(engine: &mut Engine) -> anyhow::Result<()> {
 }
 
 /// A function that calls itself, perhaps by way of others. The engine would follow it until the stack ends.
-fn recursive(rego: &str) -> Option<String> {
+fn recursive(rego: &str) -> Result<Option<String>, OverLimit> {
     let rego = without_texts(rego);
     let mut calls: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let (mut current, mut depth) = (None, 0_usize);
@@ -240,7 +242,12 @@ fn recursive(rego: &str) -> Option<String> {
         let body = if head.is_some() { code.split_once('(').map_or("", |(_, rest)| rest) } else { code };
         calls.entry(function).or_default().extend(called(body));
     }
-    calls.keys().find(|function| reaches(&calls, function)).map(|function| (*function).to_owned())
+    for function in calls.keys() {
+        if reaches(&calls, function)? {
+            return Ok(Some((*function).to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// A program without its comments and what is in its strings.
@@ -278,18 +285,19 @@ fn called(code: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn reaches(calls: &BTreeMap<&str, BTreeSet<&str>>, function: &str) -> bool {
+fn reaches(calls: &BTreeMap<&str, BTreeSet<&str>>, function: &str) -> Result<bool, OverLimit> {
     let mut seen = BTreeSet::new();
     let mut waiting: Vec<&str> = calls.get(function).into_iter().flatten().copied().collect();
     while let Some(next) = waiting.pop() {
+        limits::work(8)?;
         if next == function {
-            return true;
+            return Ok(true);
         }
         if seen.insert(next) {
             waiting.extend(calls.get(next).into_iter().flatten());
         }
     }
-    false
+    Ok(false)
 }
 
 fn is_word(character: char) -> bool {
@@ -299,7 +307,7 @@ fn is_word(character: char) -> bool {
 fn find_unknown(schema: &Node, node: &Node, place: &str, depth: usize, unknown: &mut Vec<String>) {
     const MAX_DEPTH: usize = 100;
     let keeps = schema.get("x-kubernetes-preserve-unknown-fields").and_then(Node::as_bool) == Some(true);
-    if keeps || depth > MAX_DEPTH {
+    if keeps || depth > MAX_DEPTH || limits::work(1 + place.len() / 16 * (1 + node.len())).is_err() {
         return;
     }
     for (at, item) in node.items().iter().enumerate() {
@@ -312,7 +320,8 @@ fn find_unknown(schema: &Node, node: &Node, place: &str, depth: usize, unknown: 
         let place = format!("{place}.{name}");
         match schema.at(&["properties", name]).or_else(|| schema.get("additionalProperties")) {
             Some(schema) => find_unknown(schema, &pair.value, &place, depth + 1, unknown),
-            None => unknown.push(place),
+            None if limits::produce(place.len()).is_ok() => unknown.push(place),
+            None => return,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Patterns for file paths: `*`, `?`, `[a-z]`, `{a,b}`, and `**` for any number of folders.
 
-use regex::Regex;
+use crate::regexp::Expression;
 
 /// A pattern that was read.
-pub(crate) struct Glob(Regex);
+pub(crate) struct Glob(Expression);
 
 /// The pattern has a bracket or brace too few, or ends in a backslash. The text is the original's.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,11 +18,12 @@ impl std::fmt::Display for BadPattern {
 impl Glob {
     pub(crate) fn new(pattern: &str) -> Result<Self, BadPattern> {
         let expression = format!("^(?s:{})$", translate(pattern)?);
-        Regex::new(&expression).map(Self).map_err(|_| BadPattern)
+        Expression::new(&expression).map(Self).map_err(|_| BadPattern)
     }
 
+    /// A path that is too much for the pattern matches nothing; the call ends with the limit that it met.
     pub(crate) fn matches(&self, path: &str) -> bool {
-        self.0.is_match(path)
+        self.0.is_match(path).unwrap_or(false)
     }
 }
 

@@ -5,6 +5,7 @@ use loggia_yaml::Node;
 
 use super::{Config, Image, Reference, finish, set_additional};
 use crate::failure::Failure;
+use crate::limits;
 use crate::sdk::{object, report};
 
 pub(super) fn run(list: &mut ResourceList) -> Result<(), Failure> {
@@ -18,10 +19,15 @@ pub(super) fn run(list: &mut ResourceList) -> Result<(), Failure> {
     let pattern = config.image.pattern();
     for container in list.items.iter_mut().flat_map(containers) {
         let Some(old) = object::get(container, "image").and_then(object::as_string) else { continue };
-        if !pattern.as_ref().is_some_and(|pattern| pattern.is_match(old)) {
+        let matches = pattern.as_ref().map(|pattern| pattern.is_match(old)).transpose();
+        let Ok(matches) = matches else { break };
+        if matches != Some(true) {
             continue;
         }
         let new = config.image.instead_of(old);
+        if limits::produce_instead(new.len(), old.len()).is_err() {
+            break;
+        }
         if new != old && object::set_string(container, &["image"], &new).is_ok() {
             count += 1;
         }

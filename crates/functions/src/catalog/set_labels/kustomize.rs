@@ -10,6 +10,7 @@ use crate::kustomize::entries::{self, Config, Dialect};
 use crate::kustomize::field_spec::FieldSpec;
 use crate::kustomize::resource_map;
 use crate::kyaml::outcome::conclude_quietly;
+use crate::limits;
 
 const DIALECT: Dialect = Dialect {
     kinds: ["SetLabels", "SetLabelConfig"],
@@ -73,8 +74,9 @@ pub(super) fn run(list: &mut ResourceList) -> Result<(), Failure> {
 fn apply(items: &mut [Resource], config: &Config) -> Result<(), String> {
     let specs: Vec<&FieldSpec> = config.fields.iter().chain(DEFAULTS.iter()).collect();
     for item in items {
-        entries::set(item, &config.entries, &specs, &mut |_, _, _| {})
-            .map_err(|cause| format!("failed to run transformer: {cause}"))?;
+        let set = entries::set(item, &config.entries, &specs, &mut |_, _, _| {});
+        limits::blame(item);
+        set.map_err(|cause| format!("failed to run transformer: {cause}"))?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::kustomize::field_spec::{FieldSpec, Leaf, undecodable};
 use crate::kustomize::resource_map::{self, Id};
 use crate::kyaml::data;
 use crate::kyaml::outcome::conclude_quietly;
+use crate::limits;
 use crate::sdk::config;
 
 /// Whose namespaces follow in bindings, beside that of the account `default`.
@@ -74,6 +75,7 @@ fn set_on(item: &mut Resource, config: &Config, accounts: &HashSet<String>) -> R
     if !Id::of(item).is_cluster_scoped() {
         NAMESPACE.apply(item, Leaf::Scalar, &mut write)?;
     }
+    limits::work(config.fields.len())?;
     let is_binding = matches!(item.kind(), "RoleBinding" | "ClusterRoleBinding");
     for spec in config.fields.iter().chain(DEFAULTS.iter()) {
         let elsewhere = spec.path == NAMESPACE.path
@@ -101,6 +103,7 @@ fn write(node: &mut Node, namespace: &str) -> Result<(), String> {
         let kind = if node.is_sequence() { "SequenceNode" } else { "MappingNode" };
         return Err(format!("wrong Node Kind for  expected: ScalarNode was {kind}"));
     }
+    limits::produce(namespace.len())?;
     // As it stands, be it that this makes a number of it; only quotes that are there stay.
     let mut new = Node::verbatim(namespace);
     new.set_style_of(node);

@@ -12,6 +12,7 @@ use loggia_yaml::Node;
 use super::config::PACKAGE_CONTEXT;
 use super::{API_SERVICE, CONVERSION_SERVICE};
 use crate::failure::Failure;
+use crate::limits;
 use crate::sdk::depends_on::{DEPENDS_ON, Reference};
 use crate::sdk::object::{self, Object};
 use crate::sdk::{report, scope};
@@ -278,7 +279,12 @@ fn text(node: &Node, path: &[&str]) -> Result<String, Broken> {
 
 /// What is missing is made, be it that it stays empty.
 fn visit_field(root: &mut Node, path: &[&str], change: &mut Change<'_>) -> Result<(), Broken> {
-    let new = change(text(root, path)?);
+    let old = text(root, path)?;
+    let length = old.len();
+    let new = change(old);
+    if limits::produce_instead(new.len(), length).is_err() {
+        return Ok(());
+    }
     object::set_string(root, path, &new).map_err(|_| Broken(path.join("/")))
 }
 

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use loggia_krm::{Resource, ResultItem};
 use regex::Regex;
 
+use crate::limits;
 use crate::sdk::object::{Object, UNKNOWN_NAMESPACE, UPSTREAM_IDENTIFIER};
 use crate::sdk::{report, scope};
 
@@ -41,7 +42,8 @@ pub(super) fn survey(items: &[Resource], has_matcher: bool) -> Result<Vec<Result
     for object in items.iter().map(Object::of).filter(|object| !object.is_local_config()) {
         let note = object.annotation(UPSTREAM_IDENTIFIER);
         if note.is_empty() {
-            warnings.push(report::warning(format!("{} does not have upstream origin.", object.short())));
+            let warning = report::warning(format!("{} does not have upstream origin.", object.short()));
+            limits::push(&mut warnings, warning)?;
             continue;
         }
         let Some(captures) = PATTERN.captures(note).filter(|_| scope::is_namespaced(object)) else {

@@ -12,6 +12,7 @@ use starlark::values::dict::AllocDict;
 use starlark::values::structs::AllocStruct;
 
 use super::Program;
+use crate::limits;
 use super::dialect;
 use super::library::Libraries;
 use super::message;
@@ -47,9 +48,8 @@ struct Printed(RefCell<String>);
 /// Runs on a thread of its own: deep recursion of a program needs more stack than callers have.
 pub(super) fn run(input: Input) -> Output {
     let failed = |text: &str| Output { printed: String::new(), items: Err(text.to_owned()) };
-    let thread = std::thread::Builder::new().name("starlark".to_owned()).stack_size(STACK);
-    match thread.spawn(move || run_here(&input)) {
-        Ok(handle) => handle.join().unwrap_or_else(|panic| failed(&broken_down(&*panic))),
+    match limits::on_thread("starlark", STACK, move || run_here(&input)) {
+        Ok(ended) => ended.unwrap_or_else(|panic| failed(&broken_down(&*panic))),
         Err(error) => failed(&format!("no thread for the Starlark engine: {error}")),
     }
 }

@@ -12,6 +12,8 @@ use starlark::values::list::{AllocList, ListRef};
 use starlark::values::tuple::TupleRef;
 use starlark::values::{Heap, UnpackValue, Value, ValueIdentity};
 
+use crate::limits;
+
 /// Nesting; the stack has an end, and values may hold themselves.
 const MAX_DEPTH: usize = 1_000;
 /// Nodes of one run, in or out. Aliases and shared values multiply.
@@ -22,19 +24,23 @@ pub(super) struct Reader<'v> {
     heap: Heap<'v>,
     origins: HashMap<ValueIdentity<'v>, Node>,
     count: usize,
+    /// How many aliases lead to the node at hand. What is behind one is made anew each time, and counted.
+    aliases: usize,
 }
 
 /// Makes nodes of values.
 pub(super) struct Writer<'v> {
     origins: HashMap<ValueIdentity<'v>, Node>,
     count: usize,
+    /// Whether what is made goes into the list.
+    is_output: bool,
 }
 
 // === impl Reader ===
 
 impl<'v> Reader<'v> {
     pub(super) fn new(heap: Heap<'v>) -> Self {
-        Self { heap, origins: HashMap::new(), count: 0 }
+        Self { heap, origins: HashMap::new(), count: 0, aliases: 0 }
     }
 
     pub(super) fn resource_list(
@@ -68,9 +74,17 @@ impl<'v> Reader<'v> {
 
     pub(super) fn value(&mut self, node: &Node, depth: usize) -> Result<Value<'v>, String> {
         check(depth, &mut self.count)?;
+        if self.aliases > 0 {
+            limits::produce(16 + node.scalar().map_or(0, str::len))?;
+        }
         match node.kind() {
             Kind::Alias => match node.alias_target() {
-                Some(target) => self.value(target, depth + 1),
+                Some(target) => {
+                    self.aliases += 1;
+                    let value = self.value(target, depth + 1);
+                    self.aliases -= 1;
+                    value
+                }
                 None => {
                     Err(format!("anchor '{}' value contains itself", node.alias_name().unwrap_or_default()))
                 }
@@ -83,32 +97,40 @@ impl<'v> Reader<'v> {
             }
             Kind::Mapping => {
                 let mut fields: Vec<(Value<'v>, Value<'v>)> = Vec::with_capacity(node.len());
+                let mut merged = Vec::new();
                 for pair in node.pairs() {
                     if pair.key.tag() == Tag::Merge {
-                        self.merged(&pair.value, &mut fields, depth + 1)?;
+                        self.aliases += 1;
+                        self.merged(&pair.value, &mut merged, depth + 1)?;
+                        self.aliases -= 1;
                     } else {
                         fields.push((self.value(&pair.key, depth + 1)?, self.value(&pair.value, depth + 1)?));
                     }
+                }
+                if !merged.is_empty() {
+                    // What `<<` brings in comes first, the last of it before all, so that the mapping's own keys win.
+                    fields = merged.into_iter().rev().flatten().chain(fields).collect();
                 }
                 Ok(self.remember(self.heap.alloc(AllocDict(fields)), node))
             }
         }
     }
 
-    /// What `<<` brings in comes first, so that the mapping's own keys win.
+    /// The entries of the mappings that `<<` brings in.
     fn merged(
         &mut self,
         source: &Node,
-        fields: &mut Vec<(Value<'v>, Value<'v>)>,
+        merged: &mut Vec<Vec<(Value<'v>, Value<'v>)>>,
         depth: usize,
     ) -> Result<(), String> {
+        check(depth, &mut self.count)?;
         let source = source.alias_target().unwrap_or(source);
         for part in source.items() {
-            self.merged(part, fields, depth + 1)?;
+            self.merged(part, merged, depth + 1)?;
         }
-        let value = self.value(source, depth)?;
-        if let Some(dict) = DictRef::from_value(value) {
-            fields.splice(0..0, dict.iter());
+        if source.is_mapping() {
+            let value = self.value(source, depth)?;
+            merged.extend(DictRef::from_value(value).map(|dict| dict.iter().collect()));
         }
         Ok(())
     }
@@ -134,12 +156,12 @@ impl<'v> Reader<'v> {
 
 impl<'v> Writer<'v> {
     pub(super) fn new(reader: Reader<'v>) -> Self {
-        Self { origins: reader.origins, count: 0 }
+        Self { origins: reader.origins, count: 0, is_output: true }
     }
 
     /// For values that come from nowhere but the program.
     pub(super) fn fresh() -> Self {
-        Self { origins: HashMap::new(), count: 0 }
+        Self { origins: HashMap::new(), count: 0, is_output: false }
     }
 
     /// The items a program leaves in its list.
@@ -150,7 +172,7 @@ impl<'v> Writer<'v> {
         };
         let Some(values) = elements(items) else {
             let node = self.node(items, None, 0)?;
-            let (kind, text) = (kind_name(&node), loggia_yaml::node_to_string(&node));
+            let (kind, text) = (kind_name(&node), limits::written(&node)?);
             return Err(format!(
                 "wrong Node Kind for  expected: SequenceNode was {kind}: value: {{{}}}",
                 text.trim_end()
@@ -163,18 +185,14 @@ impl<'v> Writer<'v> {
 
     /// An item is the resource it was made of, or the one whose mark it carries.
     fn item(&mut self, value: Value<'v>, known: &HashMap<String, &Node>) -> Result<Node, String> {
-        let node = self.node(value, None, 0)?;
+        let has_history = self.origins.contains_key(&value.identity());
+        let origin = if has_history { None } else { identifier_of(value).and_then(|id| known.get(id)).copied() };
+        let node = self.node(value, origin, 0)?;
         if !node.is_mapping() {
             let kind = if node.is_sequence() { 2 } else { 8 };
             return Err(format!("failed to extract objects: unhandled node kind {kind}"));
         }
-        if self.origins.contains_key(&value.identity()) {
-            return Ok(node);
-        }
-        match identifier(&node).and_then(|id| known.get(&id)) {
-            Some(origin) => self.node(value, Some(origin), 0),
-            None => Ok(node),
-        }
+        Ok(node)
     }
 
     /// The node of a value; `origin` is what stood in its place if the value itself has no history.
@@ -185,6 +203,12 @@ impl<'v> Writer<'v> {
         depth: usize,
     ) -> Result<Node, String> {
         check(depth, &mut self.count)?;
+        let size = 2 + value.unpack_str().map_or(0, str::len);
+        if self.is_output {
+            limits::produce(size)?;
+        } else {
+            limits::work(1 + size / 8)?;
+        }
         if let Some(scalar) = scalar(value)? {
             return Ok(origin.map_or_else(|| scalar.clone(), |origin| keep_scalar(&scalar, origin)));
         }
@@ -346,11 +370,39 @@ fn unsupported(value: Value<'_>) -> String {
     }
 }
 
+const IDENTIFIERS: [&str; 2] = ["internal.config.kubernetes.io/id", "config.k8s.io/id"];
+
 /// The mark that an orchestrator sets to know a resource again.
 fn identifier(node: &Node) -> Option<String> {
     let annotations = node.at(&["metadata", "annotations"])?;
-    let id = ["internal.config.kubernetes.io/id", "config.k8s.io/id"];
-    id.iter().find_map(|key| annotations.get(key)?.scalar()).map(str::to_owned)
+    IDENTIFIERS.iter().find_map(|key| annotations.get(key)?.scalar()).map(str::to_owned)
+}
+
+/// The same of a value.
+fn identifier_of<'v>(value: Value<'v>) -> Option<&'v str> {
+    let field = |value: Value<'v>, key: &str| DictRef::from_value(value)?.get_str(key);
+    let annotations = field(field(value, "metadata")?, "annotations")?;
+    IDENTIFIERS.iter().find_map(|key| field(annotations, key)?.unpack_str())
+}
+
+/// Counts a value that is about to be written, and fails if it is nested too deep or holds itself.
+pub(super) fn measure(value: Value<'_>) -> Result<(), String> {
+    Writer::fresh().measured(value, 0)
+}
+
+impl<'v> Writer<'v> {
+    fn measured(&mut self, value: Value<'v>, depth: usize) -> Result<(), String> {
+        check(depth, &mut self.count)?;
+        limits::work(1 + value.unpack_str().map_or(0, str::len) / 8)?;
+        if let Some(values) = elements(value) {
+            values.into_iter().try_for_each(|value| self.measured(value, depth + 1))
+        } else if let Some(dict) = DictRef::from_value(value) {
+            let values: Vec<_> = dict.iter().flat_map(|(key, value)| [key, value]).collect();
+            values.into_iter().try_for_each(|value| self.measured(value, depth + 1))
+        } else {
+            Ok(())
+        }
+    }
 }
 
 fn kind_name(node: &Node) -> &'static str {

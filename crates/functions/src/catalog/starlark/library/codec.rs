@@ -1,7 +1,7 @@
 //! Modules that turn values into text and back, and `hash`.
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, Encoding, HEXLOWER};
-use loggia_yaml::{Node, node_to_string, parse_first};
+use loggia_yaml::{EmitOptions, Node, node_to_string_within, parse_first};
 use md5::{Digest, Md5};
 use serde::Serialize;
 use starlark::environment::GlobalsBuilder;
@@ -10,7 +10,10 @@ use starlark::values::list::{AllocList, ListRef};
 use starlark::values::tuple::UnpackTuple;
 use starlark::values::{Heap, Value};
 
-use crate::catalog::starlark::value::{Reader, Writer};
+use crate::catalog::starlark::value::{Reader, Writer, measure};
+
+/// Bytes of a text that a value becomes.
+const MAX_TEXT: usize = 64 << 20;
 
 #[starlark_module]
 pub(in crate::catalog::starlark) fn base64(builder: &mut GlobalsBuilder) {
@@ -40,6 +43,7 @@ fn named(encoding: &str) -> anyhow::Result<Encoding> {
 pub(in crate::catalog::starlark) fn json(builder: &mut GlobalsBuilder) {
     /// The value in one line; keys in order of their bytes.
     fn encode<'v>(#[starlark(require = pos)] x: Value<'v>) -> anyhow::Result<String> {
+        measure(x).map_err(anyhow::Error::msg)?;
         let mut value = x.to_json_value()?;
         value.sort_all_objects();
         Ok(value.to_string())
@@ -77,7 +81,8 @@ pub(in crate::catalog::starlark) fn yaml(builder: &mut GlobalsBuilder) {
         let mut documents = Vec::new();
         for object in objects.items {
             let node: Node = Writer::fresh().node(object, None, 0).map_err(anyhow::Error::msg)?;
-            documents.push(node_to_string(&node));
+            let text = node_to_string_within(&node, EmitOptions::default(), MAX_TEXT);
+            documents.push(text.ok_or_else(|| anyhow::anyhow!("yaml.dumps: more than {MAX_TEXT} bytes"))?);
         }
         Ok(documents.join("---\n"))
     }
