@@ -31,9 +31,9 @@ mod orphans;
 mod tests;
 
 pub use capture::Captured;
-use child::{Broken, Child, Conversation};
+use child::{Broken, Child, Conversation, Ended};
 #[cfg(feature = "confine")]
-pub use confine::Confinement;
+pub use confine::{Abi, Confinement, ConfinementError, Files, OverLimit, ResourceLimits, Settings};
 pub use orphans::adopt_orphans;
 
 /// How long a group that was told to end may take before it is killed.
@@ -117,6 +117,9 @@ pub enum Error {
     Pipes(io::Error),
     #[error("wrote more than {limit} bytes on standard output and was stopped")]
     TooMuchOutput { limit: usize, stderr: Captured },
+    #[cfg(feature = "confine")]
+    #[error("{limit}, and was stopped")]
+    OverLimit { limit: OverLimit, stderr: Captured },
     #[error("context deadline exceeded")]
     DeadlineExceeded,
     #[error("the service is stopping")]
@@ -194,10 +197,10 @@ impl Slot {
             () = passed(bounds.deadline) => return Err(Error::DeadlineExceeded),
         };
         match ended {
-            Ok(()) => {
-                let status = running.reap().map_err(Error::Pipes)?;
-                Ok(conversation.finish(status))
-            }
+            Ok(()) => match running.reap().await {
+                Ok(status) => Ok(conversation.finish(status)),
+                Err(ended) => Err(ended.explain(conversation)),
+            },
             Err(error) => Err(error.explain(conversation)),
         }
     }
@@ -262,8 +265,9 @@ impl Running {
 
     /// Takes the exit status of a child that has exited. The slot is free before the answer is out, so a caller
     /// that has all its answers finds nothing left running.
-    fn reap(mut self) -> io::Result<ExitStatus> {
-        self.child.take().ok_or_else(|| io::Error::other("the child was reaped already"))?.reap()
+    async fn reap(mut self) -> Result<ExitStatus, Ended> {
+        let reaped = || Ended::Lost(io::Error::other("the child was reaped already"));
+        self.child.take().ok_or_else(reaped)?.reap(self.occupied.take()).await
     }
 }
 
@@ -273,10 +277,7 @@ impl Drop for Running {
             let occupied = self.occupied.take();
             // Outside of a runtime there is no task that could wait: the child is killed where it is dropped.
             if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn(async move {
-                    child.terminate(TERM_GRACE).await;
-                    drop(occupied);
-                });
+                runtime.spawn(child.terminate(TERM_GRACE, occupied));
             }
         }
     }
