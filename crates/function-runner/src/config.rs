@@ -17,8 +17,10 @@ use tracing::{info, warn};
 
 use crate::flags::{ExecFlags, Flags, LogFlags, ServiceFlags};
 
+mod confinement;
 mod pods;
 
+pub(crate) use confinement::ConfinementConfig;
 pub(crate) use pods::PodConfig;
 
 /// Where Kubernetes puts the token of a pod's service account.
@@ -57,8 +59,7 @@ pub(crate) struct ExecConfig {
     pub(crate) concurrent: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) inherit_environment: bool,
-    /// A folder that functions must not see.
-    pub(crate) hidden: Option<PathBuf>,
+    pub(crate) confinement: ConfinementConfig,
 }
 
 /// What the machine around the program has to do with its configuration.
@@ -71,7 +72,8 @@ pub(crate) struct Surroundings {
     pub(crate) kubeconfig: bool,
     pub(crate) cores: usize,
     pub(crate) default_config_exists: bool,
-    pub(crate) service_account: Option<PathBuf>,
+    /// Secrets that the machine has in places of its own.
+    pub(crate) secrets: Vec<PathBuf>,
     /// The namespace that the program runs in, and its name there.
     pub(crate) namespace: Option<String>,
     pub(crate) host: Option<String>,
@@ -130,7 +132,7 @@ impl Surroundings {
             kubeconfig: set("KUBECONFIG").is_some(),
             cores: std::thread::available_parallelism().map_or(1, Into::into),
             default_config_exists: Path::new(&ExecFlags::default().config).exists(),
-            service_account: service_account.exists().then(|| service_account.to_owned()),
+            secrets: confinement::secrets_of_the_machine(),
             namespace: std::fs::read_to_string(service_account.join("namespace")).ok(),
             host: set("HOSTNAME"),
             metrics,
@@ -146,7 +148,17 @@ impl Surroundings {
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
-        let Flags { service, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
+        let Flags {
+            service,
+            log: _,
+            exec,
+            confinement: _,
+            pods: _,
+            pod_tls: _,
+            registries: _,
+            given,
+            leftover,
+        } = flags;
         let ServiceFlags {
             port,
             disable_runtimes,
@@ -169,8 +181,19 @@ impl Config {
         let message_limit = within("max-request-body-size", *max_request_body_size, 1..=i64::from(u32::MAX))?;
         let concurrent = within("max-concurrent-executions", *max_concurrent_executions, 0..=1_000_000)?;
         let catalog = check_prefix(default_image_prefix).map_err(UsageError::ImagePrefix)?;
-        let exec = enabled(Runtime::Exec)
-            .then(|| ExecConfig::resolve(exec, given.contains("config"), concurrent, surroundings));
+        let exec = match enabled(Runtime::Exec) {
+            true => {
+                let confinement = ConfinementConfig::resolve(flags, surroundings)?;
+                Some(ExecConfig::resolve(
+                    exec,
+                    given.contains("config"),
+                    concurrent,
+                    surroundings,
+                    confinement,
+                ))
+            }
+            false => None,
+        };
         // Outside of packages short names get the prefix only if the flag was given.
         let image_prefix = Some(catalog.clone())
             .filter(|prefix| given.contains("default-image-prefix") && !prefix.is_empty());
@@ -244,7 +267,13 @@ fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, UsageError> {
 
 impl ExecConfig {
     /// `given` says that the user named the config file, `concurrent` is 0 for the default.
-    fn resolve(flags: &ExecFlags, given: bool, concurrent: usize, surroundings: &Surroundings) -> Self {
+    fn resolve(
+        flags: &ExecFlags,
+        given: bool,
+        concurrent: usize,
+        surroundings: &Surroundings,
+        confinement: ConfinementConfig,
+    ) -> Self {
         let ExecFlags { functions, config, exec_timeout, exec_inherit_environment } = flags;
         let config = match config.as_str() {
             "" => None,
@@ -261,7 +290,7 @@ impl ExecConfig {
             concurrent: if concurrent == 0 { 8 * surroundings.cores } else { concurrent },
             timeout: exec_timeout.positive(),
             inherit_environment: *exec_inherit_environment,
-            hidden: surroundings.service_account.clone(),
+            confinement,
         }
     }
 }

@@ -50,6 +50,26 @@ loggia_go::flags! {
         exec_inherit_environment: bool, "Let exec functions see the variables of the service.";
     }
 
+    /// What exec functions are kept from.
+    pub(crate) struct ConfinementFlags {
+        require_confinement: bool,
+            "Do not start with exec functions where the kernel cannot confine them in full.";
+        exec_network: bool, "Let exec functions use the network.";
+        exec_writable: Vec<String>,
+            "A file or folder that exec functions may write to, besides their private $TMPDIR; may be given several times.";
+        exec_hidden: Vec<String>,
+            "A file or folder that exec functions cannot open, besides the secrets that other flags name; may be given \
+             several times.";
+        exec_memory: i64 = 4 << 30, "The most memory of a process of an exec function, in bytes; 0 for no limit.";
+        exec_open_files: i64 = 4096, "The most files that a process of an exec function has open; 0 for no limit.";
+        exec_processes: i64 = 512, "The most processes and threads of one call of an exec function; 0 for no limit.";
+        exec_file_size: i64 = 1 << 30, "The largest file that an exec function may write, in bytes; 0 for no limit.";
+        exec_temporary_size: i64 = 1 << 30,
+            "The most that a call of an exec function may have in its $TMPDIR, in bytes; 0 for no limit.";
+        exec_cpu_time: Duration,
+            "The most processor time of a process of an exec function, in whole seconds; 0 for no limit.";
+    }
+
     /// How function pods run.
     pub(crate) struct PodFlags {
         kubeconfig: String, "The file that says how to reach the cluster.";
@@ -113,6 +133,7 @@ pub(crate) struct Flags {
     pub(crate) service: ServiceFlags,
     pub(crate) log: LogFlags,
     pub(crate) exec: ExecFlags,
+    pub(crate) confinement: ConfinementFlags,
     pub(crate) pods: PodFlags,
     pub(crate) pod_tls: PodTlsFlags,
     pub(crate) registries: RegistryFlags,
@@ -132,9 +153,10 @@ impl Flags {
     }
 
     fn set(&mut self) -> FlagSet<'_> {
-        let Self { service, log, exec, pods, pod_tls, registries, given: _, leftover: _ } = self;
+        let Self { service, log, exec, confinement, pods, pod_tls, registries, given: _, leftover: _ } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
-        set.table(service).table(log).table(exec).table(pods).table(pod_tls).table(registries)
+        let set = set.table(service).table(log).table(exec).table(confinement);
+        set.table(pods).table(pod_tls).table(registries)
     }
 }
 
@@ -178,7 +200,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 45);
+        assert_eq!(listed.len(), 55);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

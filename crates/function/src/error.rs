@@ -233,7 +233,9 @@ impl RunError {
             Self::InvalidImage(_) => Kind::InvalidImage,
             Self::NotAllowed | Self::InvalidCommand(_) | Self::NotStarted { .. } => Kind::NotStarted,
             Self::InvalidOutput(_) => Kind::InvalidOutput,
-            Self::TooMuchOutput { .. } | Self::AnswerTooLarge { .. } | Self::OverLimit { .. } => Kind::TooLarge,
+            Self::TooMuchOutput { .. } | Self::AnswerTooLarge { .. } | Self::OverLimit { .. } => {
+                Kind::TooLarge
+            }
             Self::TimedOut | Self::OverTime { .. } => Kind::TimedOut,
             Self::NoInstance { .. } => Kind::NoInstance,
             Self::Remote(remote) => remote.kind,

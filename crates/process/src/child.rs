@@ -102,8 +102,7 @@ impl Leader {
         if self.has_exited()? {
             return Ok(());
         }
-        let pidfd =
-            watch(rustix::process::pidfd_open(self.pid, PidfdFlags::NONBLOCK)?)?;
+        let pidfd = watch(rustix::process::pidfd_open(self.pid, PidfdFlags::NONBLOCK)?)?;
         loop {
             let mut ready = pidfd.readable().await?;
             if self.has_exited()? {
@@ -145,7 +144,7 @@ impl Leader {
             }
         };
         self.reaped = true;
-        orphans::reaped(self.pid);
+        orphans::reaped(&self.pid);
         let (_, status) = status?.ok_or_else(|| io::Error::other("the child has not ended"))?;
         Ok(ExitStatus::from_raw(status.as_raw()))
     }
@@ -181,7 +180,7 @@ impl Child {
         if let Environment::Only(variables) = &command.environment {
             builder.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
         }
-        let mut process = orphans::while_starting(|| builder.spawn(), Pid::from_child)
+        let mut process = orphans::while_starting(|| builder.spawn())
             .map_err(|source| Error::NotStarted { program: command.program.clone(), source })?;
         let leader = Leader::of(Pid::from_child(&process));
         let [stdin, stdout, stderr] = pipes(&mut process).map_err(Error::Pipes)?;

@@ -36,8 +36,8 @@ pub use rules::Abi;
 use rules::{Rules, RulesError};
 use scratch::Scratch;
 use spawn::Rlimits;
-pub(crate) use warden::Warden;
 use warden::Cell;
+pub(crate) use warden::Warden;
 pub use watch::OverLimit;
 
 /// Wardens that wait in their domains for a call.
@@ -210,7 +210,7 @@ impl Shared {
             Filter::new(self.settings.network).install().map_err(ConfinementError::Filter)?;
         }
         // Killing all in reach is right only where this one is not.
-        let bystander = orphans::while_starting(spawn::bystander, |pid| *pid).map_err(ConfinementError::Thread)?;
+        let bystander = orphans::while_starting(spawn::bystander).map_err(ConfinementError::Thread)?;
         let bystander = Leader::of(bystander);
         let (shared, outside) = (Arc::clone(self), bystander.pid());
         let trial = thread::Builder::new().spawn(move || {
@@ -227,7 +227,9 @@ impl Shared {
         // It leads no group.
         let _ = rustix::process::kill_process(outside, Signal::KILL);
         drop(bystander);
-        trial.map_err(ConfinementError::Thread)?.unwrap_or_else(|_| Err(ConfinementError::Thread(io::Error::other("it panicked"))))
+        trial
+            .map_err(ConfinementError::Thread)?
+            .unwrap_or_else(|_| Err(ConfinementError::Thread(io::Error::other("it panicked"))))
     }
 
     /// Sees to it that some wardens wait, until there are no more orders.

@@ -229,6 +229,12 @@ impl Shared {
     }
 }
 
+/// Keeps other processes of the same user from looking into this one: its memory, its variables, its open files. There
+/// will be no core of it either.
+pub fn close_to_others() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
+}
+
 /// Returns when a deadline has passed, if there is one.
 pub async fn passed(deadline: Option<Instant>) {
     match deadline {

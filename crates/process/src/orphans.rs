@@ -43,20 +43,34 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
+/// A child of this process, by its number.
+pub(crate) trait Numbered {
+    fn number(&self) -> Pid;
+}
+
+impl Numbered for std::process::Child {
+    fn number(&self) -> Pid {
+        Pid::from_child(self)
+    }
+}
+
+impl Numbered for Pid {
+    fn number(&self) -> Pid {
+        *self
+    }
+}
+
 /// Starts a child so that it is known as owned before anybody can reap it.
-pub(crate) fn while_starting<T>(
-    start: impl FnOnce() -> io::Result<T>,
-    pid: impl FnOnce(&T) -> Pid,
-) -> io::Result<T> {
+pub(crate) fn while_starting<T: Numbered>(start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
     let child = start()?;
-    owned(|owned| owned.insert(pid(&child)));
+    owned(|owned| owned.insert(child.number()));
     Ok(child)
 }
 
 /// To be called once an owned child was reaped.
-pub(crate) fn reaped(child: Pid) {
-    owned(|owned| owned.remove(&child));
+pub(crate) fn reaped(child: &impl Numbered) {
+    owned(|owned| owned.remove(&child.number()));
 }
 
 /// Ends every child that has no owner. The members of a group whose leader is owned have a little time left in which
@@ -74,7 +88,8 @@ pub(crate) fn end_orphans() {
         for orphan in orphans {
             // These fail if the orphan is gone already, and that is the aim.
             let _ = rustix::process::kill_process(orphan, Signal::KILL);
-            let _ = rustix::process::waitid(WaitId::Pid(orphan), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+            let _ =
+                rustix::process::waitid(WaitId::Pid(orphan), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
     }
 }

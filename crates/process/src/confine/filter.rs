@@ -10,8 +10,8 @@
 use std::io;
 
 use libc::{
-    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, EACCES, ENOSYS, EPERM, c_long,
-    sock_filter,
+    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, EACCES, ENOSYS, EPERM,
+    c_long, sock_filter,
 };
 
 /// Where `struct seccomp_data` has the number of the call, the architecture, and the lower half of an argument.
@@ -146,8 +146,7 @@ impl Filter {
         for call in [libc::SYS_clone, libc::SYS_unshare] {
             filter.for_call(call, 0, |filter| filter.when(BPF_JSET, NAMESPACES, EPERM));
         }
-        let families: Vec<u32> =
-            LOCAL.iter().chain(INTERNET.iter().filter(|_| network)).copied().collect();
+        let families: Vec<u32> = LOCAL.iter().chain(INTERNET.iter().filter(|_| network)).copied().collect();
         filter.for_call(libc::SYS_socket, 0, |filter| filter.unless_any(&families, EACCES));
         filter.answer(libc::SECCOMP_RET_ALLOW);
         filter

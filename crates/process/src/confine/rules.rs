@@ -23,8 +23,7 @@ const NEWEST: ABI = ABI::V9;
 const MOST_RULES: usize = 4096;
 
 /// Devices that programs expect and that give nothing away.
-const DEVICES: [&str; 6] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// How much of Landlock the kernel has: 0 for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,9 +85,9 @@ impl Abi {
     /// What is missing for full confinement, in a few words.
     pub fn lacks(self) -> Option<&'static str> {
         match self.0 {
-            0 => Some("no Landlock at all: files, other functions and the network are in reach"),
-            1..=3 => Some("TCP, and signals to other processes of the same user"),
-            4..=5 => Some("signals to other processes of the same user"),
+            0 => Some("Landlock, so files and other functions are in reach"),
+            1..=3 => Some("a way to keep functions from TCP and from signals to other processes"),
+            4..=5 => Some("a way to keep functions from signals to other processes"),
             _ => None,
         }
     }
@@ -108,8 +107,7 @@ impl Abi {
 impl Rules {
     pub(crate) fn new(files: &Files, hidden: &[PathBuf], network: bool) -> Result<Self, RulesError> {
         let restricts = !hidden.is_empty() || matches!(files, Files::ReadOnly { .. });
-        let mut rules =
-            Self { allowed: BTreeMap::new(), opened: Vec::new(), files: restricts, network };
+        let mut rules = Self { allowed: BTreeMap::new(), opened: Vec::new(), files: restricts, network };
         if !restricts {
             return Ok(rules);
         }

@@ -60,9 +60,9 @@ impl Drop for Scratch {
 fn remove_abandoned(inside: &Path) {
     for entry in fs::read_dir(inside).into_iter().flatten().flatten() {
         let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX))
-            && entry.metadata().is_ok_and(|found| {
-                found.is_dir() && found.uid() == rustix::process::geteuid().as_raw()
-            });
+            && entry
+                .metadata()
+                .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw());
         let lock = ours.then(|| fs::File::open(entry.path().join(LOCK)).ok()).flatten();
         if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()) {
             let _ = remove(&entry.path());

@@ -20,6 +20,7 @@ use libc::{c_char, c_int, c_void};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
+use crate::orphans::Numbered;
 use crate::{Command, Environment};
 
 /// The stack of the child until it executes its program.
@@ -55,6 +56,12 @@ struct Plan {
     errno: AtomicI32,
 }
 
+impl Numbered for Spawned {
+    fn number(&self) -> Pid {
+        self.pid
+    }
+}
+
 // === impl Rlimits ===
 
 impl Rlimits {
@@ -78,7 +85,8 @@ impl Rlimits {
 /// thread that calls this.
 pub(crate) fn spawn(command: &Command, rlimits: &Rlimits, niceness: c_int) -> io::Result<Spawned> {
     let program = terminated(find(command)?.into_os_string())?;
-    let words = std::iter::once(command.program.as_os_str()).chain(command.arguments.iter().map(AsRef::as_ref));
+    let words =
+        std::iter::once(command.program.as_os_str()).chain(command.arguments.iter().map(AsRef::as_ref));
     let words = words.map(|word| terminated(word.to_owned())).collect::<io::Result<Vec<_>>>()?;
     let variables = variables(&command.environment)?;
     let (arguments, environment) = (pointers(&words), pointers(&variables));

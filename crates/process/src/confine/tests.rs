@@ -50,8 +50,7 @@ impl Prison {
             writable: vec![folder.path().join("out")],
             temporary: folder.path().join("tmp"),
         };
-        let mut settings =
-            Settings { files, hidden: vec![], network: false, filter: true, limits: limits() };
+        let mut settings = Settings { files, hidden: vec![], network: false, filter: true, limits: limits() };
         change(folder.path(), &mut settings);
         let abi = match kernel {
             Kernel::ThisOne => Abi::here(),
@@ -168,11 +167,14 @@ async fn what_its_parent_holds_is_out_of_reach() {
 async fn files_are_written_in_the_private_folder_alone_and_are_gone_with_the_call() {
     let prison = Prison::new();
     let here = prison.path("here");
-    let seen = prison.says(&format!("echo x >{here}; echo y >/tmp/{}-loggia; echo $TMPDIR", std::process::id())).await;
+    let seen = prison
+        .says(&format!("echo x >{here}; echo y >/tmp/{}-loggia; echo $TMPDIR", std::process::id()))
+        .await;
     assert!(seen.matches("ermission denied").count() == 2, "{seen}");
     let private = seen.lines().find(|line| line.starts_with('/')).unwrap();
     assert!(private.starts_with(&prison.path("tmp")), "{private}");
-    let script = "cd $TMPDIR; mkdir -p a/b c; echo x >a/b/f; mv a/b/f c/f; mv a/b c/d; chmod 000 a; : >c/f; ls -R";
+    let script =
+        "cd $TMPDIR; mkdir -p a/b c; echo x >a/b/f; mv a/b/f c/f; mv a/b c/d; chmod 000 a; : >c/f; ls -R";
     assert!(prison.says(script).await.contains("c/d"), "renames between folders work");
     let everything = format!("find {} -type f", prison.path("tmp"));
     let left = prison.processes.run(&shell(&everything), Bytes::new(), until(None)).await.unwrap();
@@ -231,7 +233,10 @@ async fn whatever_it_does_to_stay_is_gone_with_the_call() {
         // Only a process that adopts orphans finds them.
         adopt_orphans().unwrap();
         for (what, script) in [
-            ("another session", "setsid sh -c 'echo $$ >NOTE.new; mv NOTE.new NOTE; sleep 60' >/dev/null 2>&1 </dev/null &"),
+            (
+                "another session",
+                "setsid sh -c 'echo $$ >NOTE.new; mv NOTE.new NOTE; sleep 60' >/dev/null 2>&1 </dev/null &",
+            ),
             (
                 "a double fork that ignores signals",
                 "(setsid sh -c \"trap '' TERM HUP INT; (sh -c 'echo \\$\\$ >NOTE.new; mv NOTE.new NOTE; sleep 60') & wait\" &)  >/dev/null 2>&1",
@@ -240,7 +245,10 @@ async fn whatever_it_does_to_stay_is_gone_with_the_call() {
         ] {
             let note = prison.path("out/note");
             let _ = fs::remove_file(&note);
-            let script = format!("{}\nwhile [ ! -e {note} ]; do sleep 0.01; done; echo answer", script.replace("NOTE", &note));
+            let script = format!(
+                "{}\nwhile [ ! -e {note} ]; do sleep 0.01; done; echo answer",
+                script.replace("NOTE", &note)
+            );
             let begin = Clock::now();
             let finished = prison.run(&script).await;
             assert_eq!(&finished.stdout[..], b"answer\n", "{kernel:?} {what}");
@@ -334,7 +342,10 @@ async fn system_calls_that_no_function_needs_fail() {
         ("TCP", "socket.create_connection((\"127.0.0.1\", 1))"),
         ("UDP", "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"),
         ("packets", "socket.socket(17, socket.SOCK_RAW)"),
-        ("limits of the parent", "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (1, 1))"),
+        (
+            "limits of the parent",
+            "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (1, 1))",
+        ),
         ("priority of the parent", "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)"),
         ("priority of all", "os.setpriority(os.PRIO_USER, 0, 19)"),
         ("processors of the parent", "os.sched_setaffinity(os.getppid(), {0})"),

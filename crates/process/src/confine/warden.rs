@@ -74,10 +74,8 @@ pub(super) fn start(
 fn serve(shared: &Shared, cell: Cell, command: &Command, reply: oneshot::Sender<Result<Child, Error>>) {
     if !reply.is_closed() {
         let command = cell.furnish(command);
-        let started = orphans::while_starting(
-            || spawn::spawn(&command, &shared.rlimits, spawn::NICENESS),
-            |spawned| spawned.pid,
-        );
+        let niceness = if shared.settings.filter { spawn::NICENESS } else { 0 };
+        let started = orphans::while_starting(|| spawn::spawn(&command, &shared.rlimits, niceness));
         match started {
             Ok(spawn::Spawned { pid, pipes }) => guard(shared, &cell, pid, pipes, reply),
             Err(source) => {
@@ -167,7 +165,9 @@ impl Cell {
         let folder = match &shared.scratch {
             None => None,
             Some(scratch) => Some(
-                scratch.make().map_err(|error| ConfinementError::Temporary("a private folder".into(), error))?,
+                scratch
+                    .make()
+                    .map_err(|error| ConfinementError::Temporary("a private folder".into(), error))?,
             ),
         };
         Self::with(folder, shared)

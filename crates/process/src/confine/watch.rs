@@ -89,9 +89,7 @@ fn walk(leader: Pid, mut visit: impl FnMut(Pid, u64) -> bool) {
         }
         for thread in threads {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            left.extend(
-                children.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)),
-            );
+            left.extend(children.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
         }
     }
 }
