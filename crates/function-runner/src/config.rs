@@ -23,12 +23,14 @@ use crate::flags::{ExecFlags, Flags, LogFlags, ServiceFlags};
 mod limits;
 mod memory;
 mod packages;
+mod confinement;
 mod pods;
 mod policy;
 
 pub(crate) use limits::LimitConfig;
 pub(crate) use memory::MemoryBudget;
 pub(crate) use packages::PackageConfig;
+pub(crate) use confinement::ConfinementConfig;
 pub(crate) use pods::PodConfig;
 pub(crate) use policy::PolicyConfig;
 
@@ -75,8 +77,7 @@ pub(crate) struct ExecConfig {
     pub(crate) concurrent: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) inherit_environment: bool,
-    /// A folder that functions must not see.
-    pub(crate) hidden: Option<PathBuf>,
+    pub(crate) confinement: ConfinementConfig,
 }
 
 /// What the machine around the program has to do with its configuration.
@@ -91,7 +92,8 @@ pub(crate) struct Surroundings {
     /// The memory that the program may use.
     pub(crate) memory: Option<loggia_process::memory::Limit>,
     pub(crate) default_config_exists: bool,
-    pub(crate) service_account: Option<PathBuf>,
+    /// Secrets that the machine has in places of its own.
+    pub(crate) secrets: Vec<PathBuf>,
     /// The namespace that the program runs in, and its name there.
     pub(crate) namespace: Option<String>,
     pub(crate) host: Option<String>,
@@ -168,7 +170,7 @@ impl Surroundings {
             cores: std::thread::available_parallelism().map_or(1, Into::into),
             memory: MemoryBudget::of_this_process(),
             default_config_exists: Path::new(&ExecFlags::default().config).exists(),
-            service_account: service_account.exists().then(|| service_account.to_owned()),
+            secrets: confinement::secrets_of_the_machine(),
             namespace: std::fs::read_to_string(service_account.join("namespace")).ok(),
             host: set("HOSTNAME"),
             metrics,
@@ -195,6 +197,7 @@ impl Config {
             registries: _,
             policy,
             packages,
+            confinement: _,
             given,
             leftover,
         } = flags;
@@ -222,8 +225,19 @@ impl Config {
         let limits = LimitConfig::resolve(limits, surroundings.memory, message_limit)?;
         let concurrent = within("max-concurrent-executions", *max_concurrent_executions, 0..=1_000_000)?;
         let catalog = check_prefix(default_image_prefix).map_err(UsageError::ImagePrefix)?;
-        let exec = enabled(Runtime::Exec)
-            .then(|| ExecConfig::resolve(exec, given.contains("config"), concurrent, surroundings));
+        let exec = match enabled(Runtime::Exec) {
+            true => {
+                let confinement = ConfinementConfig::resolve(flags, surroundings)?;
+                Some(ExecConfig::resolve(
+                    exec,
+                    given.contains("config"),
+                    concurrent,
+                    surroundings,
+                    confinement,
+                ))
+            }
+            false => None,
+        };
         // Outside of packages short names get the prefix only if the flag was given.
         let image_prefix = Some(catalog.clone())
             .filter(|prefix| given.contains("default-image-prefix") && !prefix.is_empty());
@@ -302,7 +316,13 @@ fn disabled_runtimes(list: &str) -> Result<Vec<Runtime>, UsageError> {
 
 impl ExecConfig {
     /// `given` says that the user named the config file, `concurrent` is 0 for the default.
-    fn resolve(flags: &ExecFlags, given: bool, concurrent: usize, surroundings: &Surroundings) -> Self {
+    fn resolve(
+        flags: &ExecFlags,
+        given: bool,
+        concurrent: usize,
+        surroundings: &Surroundings,
+        confinement: ConfinementConfig,
+    ) -> Self {
         let ExecFlags { functions, config, exec_timeout, exec_inherit_environment } = flags;
         let config = match config.as_str() {
             "" => None,
@@ -319,7 +339,7 @@ impl ExecConfig {
             concurrent: if concurrent == 0 { 8 * surroundings.cores } else { concurrent },
             timeout: exec_timeout.positive(),
             inherit_environment: *exec_inherit_environment,
-            hidden: surroundings.service_account.clone(),
+            confinement,
         }
     }
 }

@@ -78,6 +78,26 @@ loggia_go::flags! {
         exec_inherit_environment: bool, "Let exec functions see the variables of the service.";
     }
 
+    /// What exec functions are kept from.
+    pub(crate) struct ConfinementFlags {
+        require_confinement: bool,
+            "Do not start with exec functions where the kernel cannot confine them in full.";
+        exec_network: bool, "Let exec functions use the network.";
+        exec_writable: Vec<String>,
+            "A file or folder that exec functions may write to, besides their private $TMPDIR; may be given several times.";
+        exec_hidden: Vec<String>,
+            "A file or folder that exec functions cannot open, besides the secrets that other flags name; may be given \
+             several times.";
+        exec_memory: i64 = 4 << 30, "The most memory of a process of an exec function, in bytes; 0 for no limit.";
+        exec_open_files: i64 = 4096, "The most files that a process of an exec function has open; 0 for no limit.";
+        exec_processes: i64 = 512, "The most processes and threads of one call of an exec function; 0 for no limit.";
+        exec_file_size: i64 = 1 << 30, "The largest file that an exec function may write, in bytes; 0 for no limit.";
+        exec_temporary_size: i64 = 1 << 30,
+            "The most that a call of an exec function may have in its $TMPDIR, in bytes; 0 for no limit.";
+        exec_cpu_time: Duration,
+            "The most processor time of a process of an exec function, in whole seconds; 0 for no limit.";
+    }
+
     /// How function pods run.
     pub(crate) struct PodFlags {
         kubeconfig: String, "The file that says how to reach the cluster.";
@@ -168,6 +188,7 @@ pub(crate) struct Flags {
     pub(crate) limits: LimitFlags,
     pub(crate) log: LogFlags,
     pub(crate) exec: ExecFlags,
+    pub(crate) confinement: ConfinementFlags,
     pub(crate) pods: PodFlags,
     pub(crate) pod_tls: PodTlsFlags,
     pub(crate) registries: RegistryFlags,
@@ -199,12 +220,13 @@ impl Flags {
             registries,
             policy,
             packages,
+            confinement,
             given: _,
             leftover: _,
         } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
         let set = set.table(service).table(limits).table(log).table(exec).table(pods);
-        set.table(pod_tls).table(registries).table(policy).table(packages)
+        set.table(pod_tls).table(registries).table(policy).table(packages).table(confinement)
     }
 }
 

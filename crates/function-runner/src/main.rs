@@ -20,6 +20,8 @@ fn main() -> ExitCode {
         return code;
     }
     loggia_grpc::memory::give_back_promptly();
+    // It works on kernels that refuse, too.
+    let _ = loggia_process::close_to_others();
     // Only a second provider would be refused, and there is none.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match configure().and_then(start) {

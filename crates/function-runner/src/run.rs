@@ -20,7 +20,7 @@ use loggia_runtimes::{Builtin, ExecCommand, ExecSettings, ExecTable};
 use loggia_telemetry::{Sources, Telemetry};
 use tracing::{info, warn};
 
-use crate::config::{Config, ExecConfig, LimitConfig, PodConfig};
+use crate::config::{Config, ConfinementConfig, ExecConfig, LimitConfig, PodConfig};
 use crate::packages;
 
 /// How long children may take to end when all else has.
@@ -187,15 +187,12 @@ async fn pod_evaluator(config: PodConfig, telemetry: &Telemetry) -> anyhow::Resu
 }
 
 fn exec_table(config: ExecConfig, message_limit: usize) -> anyhow::Result<(ExecTable, Processes)> {
-    let ExecConfig { config, functions, concurrent, timeout, inherit_environment, hidden } = config;
+    let ExecConfig { config, functions, concurrent, timeout, inherit_environment, confinement } = config;
     let limits = Limits { concurrent, stderr: STDERR_LIMIT.min(message_limit) };
-    let processes = match hidden.map(|hidden| (Confinement::hiding(&hidden), hidden)) {
+    let processes = match config {
+        Some(_) => confined(limits, confinement)?,
+        // There are no functions.
         None => Processes::new(limits),
-        Some((Ok(confinement), _)) => Processes::confined(limits, confinement),
-        Some((Err(error), hidden)) => {
-            warn!("Exec functions can read {}: {error}", hidden.display());
-            Processes::new(limits)
-        }
     };
     let environment = match inherit_environment {
         true => Environment::Inherited,
@@ -205,4 +202,22 @@ fn exec_table(config: ExecConfig, message_limit: usize) -> anyhow::Result<(ExecT
     let exec =
         ExecTable::new(settings, processes.clone()).context("failed to initialize executable evaluator")?;
     Ok((exec, processes))
+}
+
+/// Processes that are confined as far as the kernel can. One line says what it cannot.
+fn confined(limits: Limits, config: ConfinementConfig) -> anyhow::Result<Processes> {
+    let ConfinementConfig { required, settings } = config;
+    let lacking = |what: &str| format!("exec functions are not confined in full: this kernel lacks {what}");
+    let refused = "--require-confinement: use Linux 6.12 or newer with Landlock, or --disable-runtimes=exec";
+    match Confinement::new(settings) {
+        Ok(confinement) => {
+            match confinement.abi().lacks() {
+                Some(what) if required => anyhow::bail!("{}; {refused}", lacking(what)),
+                Some(what) => warn!("{}", lacking(what)),
+                None => {}
+            }
+            Ok(Processes::confined(limits, confinement))
+        }
+        Err(error) => Err(anyhow::Error::new(error).context("exec functions cannot be confined")),
+    }
 }

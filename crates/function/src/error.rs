@@ -64,6 +64,11 @@ pub enum RunError {
         limit: Duration,
         flag: &'static str,
     },
+    /// The function used more of something than the operator allows, and was stopped.
+    OverLimit {
+        /// What it did, with the limit and its flag.
+        reason: String,
+    },
     /// No function pod could be provided.
     NoInstance {
         reason: String,
@@ -197,6 +202,7 @@ impl RunError {
             Self::OverTime { limit, flag } => {
                 format!("function {} ran for longer than {limit:?} ({flag}) and was stopped", name())
             }
+            Self::OverLimit { reason } => format!("function {} {reason}", name()),
             Self::NoInstance { reason, .. } => {
                 format!("unable to get the grpc client to the pod for {function}: {reason}")
             }
@@ -232,6 +238,7 @@ impl RunError {
             | Self::NoMemory { .. }
             | Self::TimedOut
             | Self::OverTime { .. }
+            | Self::OverLimit { .. }
             | Self::Unavailable(_)
             | Self::Interrupted(_) => self.describe(function),
         }
@@ -246,7 +253,10 @@ impl RunError {
             Self::Refused { .. } => Kind::Refused,
             Self::NotAllowed | Self::InvalidCommand(_) | Self::NotStarted { .. } => Kind::NotStarted,
             Self::InvalidOutput(_) => Kind::InvalidOutput,
-            Self::TooMuchOutput { .. } | Self::AnswerTooLarge { .. } | Self::NoMemory { .. } => Kind::TooLarge,
+            Self::TooMuchOutput { .. }
+            | Self::AnswerTooLarge { .. }
+            | Self::NoMemory { .. }
+            | Self::OverLimit { .. } => Kind::TooLarge,
             Self::TimedOut | Self::OverTime { .. } => Kind::TimedOut,
             Self::NoInstance { .. } => Kind::NoInstance,
             Self::Remote(remote) => remote.kind,

@@ -30,6 +30,8 @@ impl From<Error> for RunError {
         match error {
             Error::DeadlineExceeded => Self::TimedOut,
             Error::TooMuchOutput { limit, stderr } => Self::TooMuchOutput { limit, stderr: kept(&stderr) },
+            #[cfg(feature = "confine")]
+            error @ Error::OverLimit { .. } => Self::OverLimit { reason: error.to_string() },
             Error::Stopped => {
                 Self::Interrupted("the function evaluator stopped before the function ended; try again")
             }

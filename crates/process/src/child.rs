@@ -3,20 +3,22 @@
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use crate::{Captured, Command, Environment, Error, Finished, orphans};
+#[cfg(feature = "confine")]
+use crate::confine::{OverLimit, Warden};
+use crate::{Captured, Command, Environment, Error, Finished, Occupied, orphans};
 
 /// How long a pipe may stay open after the leader's exit: until the rest of its group has written what
 /// it had to, or until what left the group is given up.
@@ -35,6 +37,8 @@ pub(crate) struct Child {
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
+    #[cfg(feature = "confine")]
+    warden: Option<Warden>,
 }
 
 /// What goes in and what has come out so far.
@@ -53,48 +57,44 @@ pub(crate) enum Broken {
     Pipes(io::Error),
 }
 
+/// Why a child that exited has no exit status to show.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Lost(io::Error),
+    /// It was stopped.
+    #[cfg(feature = "confine")]
+    OverLimit(OverLimit),
+}
+
 /// The leader of a process group. Dropped before its reaping it is killed with its group, and reaped.
 #[derive(Debug)]
 pub(crate) struct Leader {
-    process: std::process::Child,
+    pid: Pid,
     reaped: bool,
 }
 
 // === impl Leader ===
 
 impl Leader {
-    /// Starts the command. This is plain blocking code, so that it can run on any thread.
-    pub(crate) fn start(command: &Command) -> Result<Self, Error> {
-        let mut builder = std::process::Command::new(&command.program);
-        builder
-            .args(&command.arguments)
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        if let Environment::Only(variables) = &command.environment {
-            builder.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
-        }
-        let process = orphans::while_starting(|| builder.spawn())
-            .map_err(|source| Error::NotStarted { program: command.program.clone(), source })?;
-        Ok(Self { process, reaped: false })
+    /// A process that was entered as owned, and leads a group.
+    pub(crate) fn of(pid: Pid) -> Self {
+        Self { pid, reaped: false }
     }
 
-    /// Hands the child over to the runtime of the calling task.
-    pub(crate) fn attach(mut self) -> Result<Child, Error> {
-        let (stdin, stdout, stderr) = self.wire().map_err(Error::Pipes)?;
-        Ok(Child { leader: self, stdin: Some(stdin), stdout, stderr })
+    #[cfg(feature = "confine")]
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
     }
 
     fn signal_group(&self, signal: Signal) {
         // It fails if the group is empty, which is the aim.
-        let _ = rustix::process::kill_process_group(Pid::from_child(&self.process), signal);
+        let _ = rustix::process::kill_process_group(self.pid, signal);
     }
 
     /// Whether the leader has exited; it stays to be reaped.
     fn has_exited(&self) -> io::Result<bool> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        Ok(rustix::process::waitid(WaitId::Pid(Pid::from_child(&self.process)), look)?.is_some())
+        Ok(rustix::process::waitid(WaitId::Pid(self.pid), look)?.is_some())
     }
 
     /// Returns once the leader has exited.
@@ -102,8 +102,7 @@ impl Leader {
         if self.has_exited()? {
             return Ok(());
         }
-        let pidfd =
-            watch(rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::NONBLOCK)?)?;
+        let pidfd = watch(rustix::process::pidfd_open(self.pid, PidfdFlags::NONBLOCK)?)?;
         loop {
             let mut ready = pidfd.readable().await?;
             if self.has_exited()? {
@@ -138,21 +137,16 @@ impl Leader {
     fn reap(&mut self) -> io::Result<ExitStatus> {
         // Until the leader is reaped its number cannot be given to another group.
         self.signal_group(Signal::KILL);
-        let status = self.process.wait();
+        let status = loop {
+            match rustix::process::waitpid(Some(self.pid), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                ended => break ended,
+            }
+        };
         self.reaped = true;
-        orphans::reaped(&self.process);
-        status
-    }
-
-    fn wire(&mut self) -> io::Result<(OwnedFd, OwnedFd, OwnedFd)> {
-        let missing = || io::Error::other("a pipe is missing");
-        let stdin = OwnedFd::from(self.process.stdin.take().ok_or_else(missing)?);
-        let stdout = OwnedFd::from(self.process.stdout.take().ok_or_else(missing)?);
-        let stderr = OwnedFd::from(self.process.stderr.take().ok_or_else(missing)?);
-        for pipe in [&stdin, &stdout, &stderr] {
-            rustix::io::ioctl_fionbio(pipe, true)?;
-        }
-        Ok((stdin, stdout, stderr))
+        orphans::reaped(&self.pid);
+        let (_, status) = status?.ok_or_else(|| io::Error::other("the child has not ended"))?;
+        Ok(ExitStatus::from_raw(status.as_raw()))
     }
 }
 
@@ -174,8 +168,37 @@ impl Drop for Leader {
 // === impl Child ===
 
 impl Child {
+    /// Starts a command in a group of its own.
     pub(crate) fn start(command: &Command) -> Result<Self, Error> {
-        Leader::start(command)?.attach()
+        let mut builder = std::process::Command::new(&command.program);
+        builder
+            .args(&command.arguments)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Environment::Only(variables) = &command.environment {
+            builder.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
+        }
+        let mut process = orphans::while_starting(|| builder.spawn())
+            .map_err(|source| Error::NotStarted { program: command.program.clone(), source })?;
+        let leader = Leader::of(Pid::from_child(&process));
+        let [stdin, stdout, stderr] = pipes(&mut process).map_err(Error::Pipes)?;
+        Ok(Self {
+            leader,
+            stdin: Some(stdin),
+            stdout,
+            stderr,
+            #[cfg(feature = "confine")]
+            warden: None,
+        })
+    }
+
+    /// A child that is confined, and the thread that watches over it.
+    #[cfg(feature = "confine")]
+    pub(crate) fn confined(leader: Leader, pipes: [OwnedFd; 3], warden: Warden) -> Self {
+        let [stdin, stdout, stderr] = pipes;
+        Self { leader, stdin: Some(stdin), stdout, stderr, warden: Some(warden) }
     }
 
     /// Feeds the child and listens to it until it has exited and its output has ended.
@@ -184,7 +207,7 @@ impl Child {
     /// whether it reads at all. But a quick child whose input and output fit into the pipes needs no reader
     /// at their other ends while it runs: it is woken less, and so are we.
     pub(crate) async fn converse(&mut self, conversation: &mut Conversation) -> Result<(), Broken> {
-        let Self { leader, stdin, stdout, stderr } = self;
+        let Self { leader, stdin, stdout, stderr, .. } = self;
         let Conversation { input, stdout_limit, stdout: out, stderr: err } = conversation;
         let limit = *stdout_limit;
         let unsent = send(stdin.take(), input).map_err(Broken::Pipes)?;
@@ -203,24 +226,41 @@ impl Child {
         leader.outlasted_by(pipes).await
     }
 
-    /// Takes the exit status of the leader, which must have exited; what is left of its group dies.
-    pub(crate) fn reap(mut self) -> io::Result<ExitStatus> {
-        self.leader.reap()
-    }
-
-    /// Kills the whole group at once.
-    pub(crate) async fn kill(mut self) {
-        self.leader.signal_group(Signal::KILL);
-        let _ = self.leader.exited().await;
-        let _ = self.leader.reap();
+    /// Takes the exit status of the leader, which must have exited; what is left of its group and of its call dies,
+    /// and gives back what it took up.
+    pub(crate) async fn reap(mut self, occupied: Option<Occupied>) -> Result<ExitStatus, Ended> {
+        let status = self.leader.reap();
+        #[cfg(feature = "confine")]
+        if let Some(warden) = self.warden.take() {
+            warden.clean_up(occupied).await.map_err(Ended::OverLimit)?;
+            return status.map_err(Ended::Lost);
+        }
+        drop(occupied);
+        status.map_err(Ended::Lost)
     }
 
     /// Asks the whole group to end, and kills it after a while.
-    pub(crate) async fn terminate(self, grace: Duration) {
+    pub(crate) async fn terminate(self, grace: Duration, occupied: Option<Occupied>) {
         self.leader.signal_group(Signal::TERM);
         let _ = timeout(grace, self.leader.exited()).await;
-        self.kill().await;
+        self.leader.signal_group(Signal::KILL);
+        let _ = self.leader.exited().await;
+        let _ = self.reap(occupied).await;
     }
+}
+
+/// This side of a child's pipes, which do not block.
+fn pipes(process: &mut std::process::Child) -> io::Result<[OwnedFd; 3]> {
+    let missing = || io::Error::other("a pipe is missing");
+    let pipes = [
+        OwnedFd::from(process.stdin.take().ok_or_else(missing)?),
+        OwnedFd::from(process.stdout.take().ok_or_else(missing)?),
+        OwnedFd::from(process.stderr.take().ok_or_else(missing)?),
+    ];
+    for pipe in &pipes {
+        rustix::io::ioctl_fionbio(pipe, true)?;
+    }
+    Ok(pipes)
 }
 
 /// Writes what fits into the pipe, and gives back the rest with the pipe if there is any.
@@ -335,6 +375,19 @@ impl Broken {
                 Error::TooMuchOutput { limit: conversation.stdout_limit, stderr: conversation.stderr }
             }
             Self::Pipes(error) => Error::Pipes(error),
+        }
+    }
+}
+
+// === impl Ended ===
+
+impl Ended {
+    #[cfg_attr(not(feature = "confine"), allow(unused_variables, clippy::needless_pass_by_value))]
+    pub(crate) fn explain(self, conversation: Conversation) -> Error {
+        match self {
+            Self::Lost(error) => Error::Pipes(error),
+            #[cfg(feature = "confine")]
+            Self::OverLimit(limit) => Error::OverLimit { limit, stderr: conversation.stderr },
         }
     }
 }

@@ -32,9 +32,9 @@ mod orphans;
 mod tests;
 
 pub use capture::Captured;
-use child::{Broken, Child, Conversation};
+use child::{Broken, Child, Conversation, Ended};
 #[cfg(feature = "confine")]
-pub use confine::Confinement;
+pub use confine::{Abi, Confinement, ConfinementError, Files, OverLimit, ResourceLimits, Settings};
 pub use orphans::adopt_orphans;
 
 /// How long a group that was told to end may take before it is killed.
@@ -118,6 +118,9 @@ pub enum Error {
     Pipes(io::Error),
     #[error("wrote more than {limit} bytes on standard output and was stopped")]
     TooMuchOutput { limit: usize, stderr: Captured },
+    #[cfg(feature = "confine")]
+    #[error("{limit}, and was stopped")]
+    OverLimit { limit: OverLimit, stderr: Captured },
     #[error("context deadline exceeded")]
     DeadlineExceeded,
     #[error("the service is stopping")]
@@ -195,10 +198,10 @@ impl Slot {
             () = passed(bounds.deadline) => return Err(Error::DeadlineExceeded),
         };
         match ended {
-            Ok(()) => {
-                let status = running.reap().map_err(Error::Pipes)?;
-                Ok(conversation.finish(status))
-            }
+            Ok(()) => match running.reap().await {
+                Ok(status) => Ok(conversation.finish(status)),
+                Err(ended) => Err(ended.explain(conversation)),
+            },
             Err(error) => Err(error.explain(conversation)),
         }
     }
@@ -225,6 +228,12 @@ impl Shared {
         }
         Child::start(command)
     }
+}
+
+/// Keeps other processes of the same user from looking into this one: its memory, its variables, its open files. There
+/// will be no core of it either.
+pub fn close_to_others() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
 }
 
 /// Returns when a deadline has passed, if there is one.
@@ -263,8 +272,9 @@ impl Running {
 
     /// Takes the exit status of a child that has exited. The slot is free before the answer is out, so a caller
     /// that has all its answers finds nothing left running.
-    fn reap(mut self) -> io::Result<ExitStatus> {
-        self.child.take().ok_or_else(|| io::Error::other("the child was reaped already"))?.reap()
+    async fn reap(mut self) -> Result<ExitStatus, Ended> {
+        let reaped = || Ended::Lost(io::Error::other("the child was reaped already"));
+        self.child.take().ok_or_else(reaped)?.reap(self.occupied.take()).await
     }
 }
 
@@ -274,10 +284,7 @@ impl Drop for Running {
             let occupied = self.occupied.take();
             // Outside of a runtime there is no task that could wait: the child is killed where it is dropped.
             if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn(async move {
-                    child.terminate(TERM_GRACE).await;
-                    drop(occupied);
-                });
+                runtime.spawn(child.terminate(TERM_GRACE, occupied));
             }
         }
     }

@@ -1,19 +1,27 @@
-//! Reaping processes without an owner.
+//! Ending processes without an owner.
 //!
-//! What a function leaves behind when it exits is handed to the nearest process that adopts orphans:
-//! process 1 of a container does so anyway. Unless their exit status is collected they stay as zombies
-//! until the process table is full.
+//! What a function leaves behind when it exits is handed to the nearest process that adopts orphans: process 1 of a
+//! container does so anyway. Confined functions adopt the orphans of their own processes for as long as they run, so
+//! whatever arrives here belongs to a call that is over. It is killed and its exit status collected; otherwise it
+//! would read on, or stay as a zombie until the process table is full.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use std::{fs, io};
 
-use rustix::process::{Pid, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-/// How long an ended orphan may wait. A signal would tell of it at once, and of every ordinary child as
-/// well, which costs more than it is worth.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How long an orphan may go on that no end of a call has found. A signal would tell of it at once, and of every
+/// ordinary child as well, which costs more than it is worth.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How often the children are looked at in a row: those of a killed orphan are the next orphans.
+const ROUNDS: usize = 64;
+
+/// Whether orphans come to this process at all. Without that its children are only those that it started itself.
+static ADOPTING: AtomicBool = AtomicBool::new(false);
 
 /// Children that have an owner who will ask for their status.
 static OWNED: Mutex<Option<HashSet<Pid>>> = Mutex::new(None);
@@ -22,60 +30,81 @@ static OWNED: Mutex<Option<HashSet<Pid>>> = Mutex::new(None);
 /// reaped: a child that ends at once must not be taken for one.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// Makes this process adopt the orphans of its children and reap them, for as long as it lives.
+/// Makes this process adopt the orphans of its children and end them, for as long as it lives.
 pub fn adopt_orphans() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    ADOPTING.store(true, Ordering::Relaxed);
     tokio::spawn(async {
         loop {
             tokio::time::sleep(PAUSE).await;
-            reap_orphans();
+            end_orphans();
         }
     });
     Ok(())
 }
 
+/// A child of this process, by its number.
+pub(crate) trait Numbered {
+    fn number(&self) -> Pid;
+}
+
+impl Numbered for std::process::Child {
+    fn number(&self) -> Pid {
+        Pid::from_child(self)
+    }
+}
+
+impl Numbered for Pid {
+    fn number(&self) -> Pid {
+        *self
+    }
+}
+
 /// Starts a child so that it is known as owned before anybody can reap it.
-pub(crate) fn while_starting(
-    start: impl FnOnce() -> io::Result<std::process::Child>,
-) -> io::Result<std::process::Child> {
+pub(crate) fn while_starting<T: Numbered>(start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
     let child = start()?;
-    owned(|owned| owned.insert(Pid::from_child(&child)));
+    owned(|owned| owned.insert(child.number()));
     Ok(child)
 }
 
 /// To be called once an owned child was reaped.
-pub(crate) fn reaped(child: &std::process::Child) {
-    owned(|owned| owned.remove(&Pid::from_child(child)));
+pub(crate) fn reaped(child: &impl Numbered) {
+    owned(|owned| owned.remove(&child.number()));
 }
 
-/// Reaps every child that has ended and has no owner.
-fn reap_orphans() {
-    let _nobody_starts = STARTING.write().unwrap_or_else(PoisonError::into_inner);
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    if !matches!(rustix::process::waitid(WaitId::All, look), Ok(Some(_))) {
+/// Ends every child that has no owner. The members of a group whose leader is owned have a little time left in which
+/// they may write to its pipes.
+pub(crate) fn end_orphans() {
+    if !ADOPTING.load(Ordering::Relaxed) {
         return;
     }
-    for child in children() {
-        if !owned(|owned| owned.contains(&child)) {
-            let take = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-            // It fails if the child is gone already, and that is the aim.
-            let _ = rustix::process::waitid(WaitId::Pid(child), take);
+    for _ in 0..ROUNDS {
+        let _nothing_starts = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+        let orphans: Vec<_> = children().into_iter().filter(|child| !is_owned(*child)).collect();
+        if orphans.is_empty() {
+            return;
+        }
+        for orphan in orphans {
+            // These fail if the orphan is gone already, and that is the aim.
+            let _ = rustix::process::kill_process(orphan, Signal::KILL);
+            let _ =
+                rustix::process::waitid(WaitId::Pid(orphan), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
     }
 }
 
-/// The children of all threads of this process; none where the kernel does not list them.
+fn is_owned(child: Pid) -> bool {
+    let group = rustix::process::getpgid(Some(child)).unwrap_or(child);
+    owned(|owned| owned.contains(&child) || owned.contains(&group))
+}
+
+/// The children of this process that orphans are among: the kernel gives them to the first thread. None where it does
+/// not list them.
 fn children() -> Vec<Pid> {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists
-        .flat_map(|list| {
-            list.split_ascii_whitespace()
-                .filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw))
-                .collect::<Vec<_>>()
-        })
-        .collect()
+    let file = format!("/proc/self/task/{}/children", std::process::id());
+    let list = fs::read_to_string(file).unwrap_or_default();
+    list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect()
 }
 
 fn owned<T>(look: impl FnOnce(&mut HashSet<Pid>) -> T) -> T {

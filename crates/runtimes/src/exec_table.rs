@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -17,6 +18,12 @@ use loggia_process::{self as process, Command, Environment, Processes};
 use loggia_yaml::{Node, ParseOptions};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
+
+/// Opening does not wait.
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+
+/// The largest file that is read: some hundred thousand images.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// How often the file is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -196,7 +203,7 @@ impl Table {
     fn load(settings: &Settings) -> Result<Self, ConfigError> {
         let Some(file) = &settings.config else { return Ok(Self::default()) };
         let shown = || file.display().to_string();
-        let text = fs::read(file).map_err(|error| ConfigError::Unreadable(shown(), error))?;
+        let text = read(file).map_err(|error| ConfigError::Unreadable(shown(), error))?;
         let config = parse(&text).map_err(|reason| ConfigError::Malformed { file: shown(), reason })?;
         let folder = std::path::absolute(&settings.functions)
             .map_err(|error| ConfigError::NoFolder(settings.functions.display().to_string(), error))?;
@@ -218,6 +225,22 @@ impl Table {
             }
         }
         table
+    }
+}
+
+/// Reads the file, if it is one: a pipe or a device might have no end.
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    // Without waiting for a writer, should it be a pipe.
+    let opened = fs::OpenOptions::new().read(true).custom_flags(NONBLOCK).open(file)?;
+    if !opened.metadata()?.is_file() {
+        return Err(invalid("it is not a regular file".to_owned()));
+    }
+    let mut text = Vec::new();
+    opened.take(MOST_BYTES + 1).read_to_end(&mut text)?;
+    match text.len() as u64 > MOST_BYTES {
+        true => Err(invalid(format!("it has more than {MOST_BYTES} bytes"))),
+        false => Ok(text),
     }
 }
 

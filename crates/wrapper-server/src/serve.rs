@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use loggia_grpc::run::{self, Signals};
 use loggia_grpc::server::{self, Routes};
 use loggia_grpc::{Evaluations, FailureText, Lifecycle, MessageMemory};
 use loggia_process::memory::Limit;
-use loggia_process::{self as process, Command, Environment, Limits, Processes};
+use loggia_process::{self as process, Command, Confinement, Environment, Limits, Processes};
 use loggia_telemetry::Telemetry;
 use tokio::sync::Semaphore;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::entrypoint::Entrypoint;
 use crate::say;
@@ -29,6 +30,9 @@ const MOST_FOR_MESSAGES: usize = 256 << 20;
 
 /// How many connections there may be: those of runners and of probes.
 const CONNECTIONS: usize = 64;
+
+/// Where Kubernetes puts the tokens of a pod.
+const TOKENS: &str = "/var/run/secrets";
 
 /// How long children may take to end when all else has.
 const REAP_TIME: Duration = Duration::from_secs(2);
@@ -168,6 +172,9 @@ async fn run(config: Config) -> io::Result<()> {
         metrics,
         identity,
     } = config;
+    if let Err(error) = process::close_to_others() {
+        warn!(%error, "The function may look into this process");
+    }
     let signals = Signals::new()?;
     let listener = server::listen(port).map_err(|error| {
         io::Error::new(error.kind(), format!("failed to listen: listen tcp :{port}: {error}"))
@@ -176,7 +183,8 @@ async fn run(config: Config) -> io::Result<()> {
         warn!(%error, "Orphans of the function may stay as zombies");
     }
     let child_limits = Limits { concurrent, stderr: STDERR_LIMIT.min(message_limit) };
-    let processes = Processes::new(child_limits);
+    let secrets = identity.iter().flat_map(Identity::secrets).chain([TOKENS.into()]);
+    let processes = confined(child_limits, secrets.filter(|path| path.exists()).collect());
     let mut words = command.into_iter();
     let command = Command {
         program: words.next().unwrap_or_default().into(),
@@ -200,6 +208,23 @@ async fn run(config: Config) -> io::Result<()> {
     };
     let stopping = "Shutting down server...";
     run::until_stopped(listener, routes, &lifecycle, signals, drain_timeout, stopping, clean_up).await
+}
+
+/// Processes whose calls are kept from each other as far as the kernel can. What it cannot is no reason not to serve: the
+/// function has the container to itself.
+fn confined(limits: Limits, secrets: Vec<PathBuf>) -> Processes {
+    match Confinement::new(process::Settings::in_own_container(secrets)) {
+        Ok(confinement) => {
+            if let Some(what) = confinement.abi().lacks() {
+                debug!("Calls are not kept from each other in full: this kernel lacks {what}");
+            }
+            Processes::confined(limits, confinement)
+        }
+        Err(error) => {
+            warn!("Calls are not kept from each other: {error}");
+            Processes::new(limits)
+        }
+    }
 }
 
 /// Serves metrics. Without them the function still runs, so this is no reason not to start.

@@ -1,6 +1,7 @@
 //! TLS for the server, and for the probe that connects to it.
 
 use std::io;
+use std::path::PathBuf;
 
 use loggia_grpc::connection::Connection;
 use loggia_grpc::server::Routes;
@@ -24,6 +25,11 @@ impl Identity {
     pub(crate) fn named(cert: &str, key: &str, client_ca: &str) -> Result<Option<Self>, String> {
         let files = ServerFiles::named(cert, key, client_ca).map_err(|error| error.to_string())?;
         Ok(files.map(Self))
+    }
+
+    /// The files that the function must not see.
+    pub(crate) fn secrets(&self) -> Option<PathBuf> {
+        Some(self.0.key.clone())
     }
 
     /// Serves the routes over TLS only. The files are read again whenever they change.

@@ -98,6 +98,8 @@ impl Functions {
             .arg("--port=0")
             .arg(format!("--config={}", self.config_file().display()))
             .arg(format!("--functions={}", self.folder.path().join("functions").display()))
+            // Functions leave notes beside their programs.
+            .arg(format!("--exec-writable={}", self.folder.path().display()))
             .args(flags);
         command
     }
