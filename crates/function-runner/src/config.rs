@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 use crate::flags::{ExecFlags, Flags, LogFlags, ServiceFlags};
 
+mod pod_hardening;
 mod pods;
 
 pub(crate) use pods::PodConfig;
@@ -100,6 +101,8 @@ pub(crate) enum UsageError {
     Flags(#[from] flag::Error),
     #[error("--{flag}: {value} is not a number from {} to {}", range.start(), range.end())]
     OutOfRange { flag: &'static str, value: i64, range: RangeInclusive<i64> },
+    #[error("--{flag}: `{value}`: {reason}; write as in `cpu=100m,memory=128Mi`")]
+    PodResource { flag: &'static str, value: String, reason: String },
     #[error("--{flag}: there is no `{value}`; there are {choices}")]
     UnknownValue { flag: &'static str, value: String, choices: &'static str },
     #[error("--disable-runtimes: there is no runtime `{0}`; there are builtin, exec and pod")]
@@ -146,7 +149,17 @@ impl Surroundings {
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
-        let Flags { service, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
+        let Flags {
+            service,
+            log: _,
+            exec,
+            pods: _,
+            pod_hardening: _,
+            pod_tls: _,
+            registries: _,
+            given,
+            leftover,
+        } = flags;
         let ServiceFlags {
             port,
             disable_runtimes,
