@@ -1,7 +1,7 @@
 //! A function that does as its input says, for tests. `rustc` alone builds it.
 //!
 //! It looks for a line `behave: WHAT`: `sleep MILLISECONDS`, `exit CODE`, `results`, `flood`, `die`, `eat
-//! MEGABYTES`, `write PATH`. Otherwise what comes in goes out. On standard error it tells which pod it ran in, and what it was
+//! MEGABYTES`, `write PATH`, `fill MEGABYTES` (of /tmp, for ever). Otherwise what comes in goes out. On standard error it tells which pod it ran in, and what it was
 //! called with.
 
 use std::io::{Read as _, Write as _};
@@ -49,6 +49,16 @@ fn main() {
                 eaten.push(vec![1_u8; 1 << 20]);
             }
             eprintln!("{} eaten", eaten.len());
+        }
+        "fill" => {
+            let _ = std::fs::create_dir("/tmp");
+            let mut file = std::fs::File::create("/tmp/filling").expect("a file");
+            for _ in 0..number {
+                if let Err(error) = file.write_all(&vec![1_u8; 1 << 20]) {
+                    eprintln!("not written: {error}");
+                }
+            }
+            std::thread::sleep(Duration::from_secs(3600));
         }
         "write" => match std::fs::write(argument, "mine") {
             Ok(()) => eprintln!("written"),

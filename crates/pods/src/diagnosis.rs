@@ -333,12 +333,12 @@ mod tests {
         };
         assert_eq!(
             terminated(message),
-            r"container `function`: exited with code 1; it wrote last: \u{1b}]0;mine\u{7}\u{1b}[2J\r[PASS] all fine\u{202e}"
+            r"container `function`: exited with code 1; it wrote last: \x1b]0;mine\x07\x1b[2J\r[PASS] all fine\u{202e}"
         );
         let long = terminated(&"ä".repeat(100_000));
         assert!(long.len() < 5000 && long.ends_with('…'), "{}", long.len());
         let waiting = json!({ "waiting": { "reason": "ErrImagePull", "message": "no\u{1b}[31m" } });
-        assert_eq!(text(&function(&waiting)).unwrap(), r"container `function`: ErrImagePull: no\u{1b}[31m");
+        assert_eq!(text(&function(&waiting)).unwrap(), r"container `function`: ErrImagePull: no\x1b[31m");
         let evicted = json!({ "phase": "Failed", "reason": "Evicted", "message": "a\nb" });
         assert_eq!(text(&evicted).unwrap(), r"Evicted: a\nb");
     }

@@ -35,12 +35,15 @@ pub(crate) fn shown(text: &str) -> String {
             shown.push('…');
             break;
         }
-        if c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-        {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
+        match c {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push(c),
+            _ if c.is_control() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
+                shown.extend(c.escape_unicode());
+            }
+            _ => shown.push(c),
         }
     }
     shown

@@ -128,6 +128,24 @@ async fn a_function_that_eats_more_memory_than_its_limit_harms_only_itself() {
 }
 
 #[tokio::test]
+async fn a_function_that_fills_the_disk_of_its_node_loses_its_pod() {
+    let Some(world) = World::new("filler").await else { return };
+    let service = world.start(&["--pod-limits=ephemeral-storage=16Mi", "--pod-requests="]);
+    let filled = pod_of(&call(&service.address, &world.image, "").await.unwrap());
+    let (address, image) = (service.address.clone(), world.image.clone());
+    let filler = tokio::spawn(async move { call(&address, &image, "fill 64").await });
+    let evicted = async || {
+        let pods = world.pods().await;
+        let status = pods.iter().find(|pod| name(pod) == filled).and_then(|pod| pod.status.clone());
+        status.is_none_or(|status| status.reason.as_deref() == Some("Evicted"))
+    };
+    until("the pod is evicted", PATIENCE, evicted).await;
+    filler.abort();
+    let answers = async || call(&service.address, &world.image, "").await.is_ok();
+    until("another pod answers", PATIENCE, answers).await;
+}
+
+#[tokio::test]
 async fn user_namespaces_are_tried_where_that_can_be_observed_and_given_up_where_nodes_have_none() {
     let Some(world) = World::new("userns").await else { return };
     // A stock installation may not read Events, so nothing is tried.
