@@ -1,7 +1,7 @@
 //! A function that does as its input says, for tests. `rustc` alone builds it.
 //!
 //! It looks for a line `behave: WHAT`: `sleep MILLISECONDS`, `exit CODE`, `results`, `flood`, `die`, `eat
-//! MEGABYTES`. Otherwise what comes in goes out. On standard error it tells which pod it ran in, and what it was
+//! MEGABYTES`, `write PATH`, `fill MEGABYTES` (of /tmp, for ever). Otherwise what comes in goes out. On standard error it tells which pod it ran in, and what it was
 //! called with.
 
 use std::io::{Read as _, Write as _};
@@ -21,9 +21,12 @@ fn main() {
     for word in std::env::args().skip(1) {
         eprintln!("word {word}");
     }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
+    eprintln!("capabilities {}", capabilities.trim());
     let words = list.lines().find_map(|line| line.trim().strip_prefix("behave: ")).unwrap_or_default();
-    let (what, number) = words.split_once(' ').unwrap_or((words, "0"));
-    let number: u64 = number.parse().unwrap_or_default();
+    let (what, argument) = words.split_once(' ').unwrap_or((words, "0"));
+    let number: u64 = argument.parse().unwrap_or_default();
     let mut out = std::io::stdout().lock();
     match what {
         "sleep" => std::thread::sleep(Duration::from_millis(number)),
@@ -47,6 +50,20 @@ fn main() {
             }
             eprintln!("{} eaten", eaten.len());
         }
+        "fill" => {
+            let _ = std::fs::create_dir("/tmp");
+            let mut file = std::fs::File::create("/tmp/filling").expect("a file");
+            for _ in 0..number {
+                if let Err(error) = file.write_all(&vec![1_u8; 1 << 20]) {
+                    eprintln!("not written: {error}");
+                }
+            }
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        "write" => match std::fs::write(argument, "mine") {
+            Ok(()) => eprintln!("written"),
+            Err(error) => eprintln!("not written: {error}"),
+        },
         "flood" => {
             let chunk = vec![b'x'; 1 << 16];
             while out.write_all(&chunk).is_ok() {}

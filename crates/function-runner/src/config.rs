@@ -24,6 +24,7 @@ mod limits;
 mod memory;
 mod packages;
 mod confinement;
+mod pod_hardening;
 mod pods;
 mod policy;
 
@@ -124,6 +125,8 @@ pub(crate) enum UsageError {
     Flags(#[from] flag::Error),
     #[error("--{flag}: {value} is not a number from {} to {}", range.start(), range.end())]
     OutOfRange { flag: &'static str, value: i64, range: RangeInclusive<i64> },
+    #[error("--{flag}: `{value}`: {reason}; write as in `cpu=100m,memory=128Mi`")]
+    PodResource { flag: &'static str, value: String, reason: String },
     #[error("--{flag}: there is no `{value}`; there are {choices}")]
     UnknownValue { flag: &'static str, value: String, choices: &'static str },
     #[error("--{flag}: `{value}` is not a size; write a number of bytes, or one with Ki, Mi or Gi behind it")]
@@ -198,6 +201,7 @@ impl Config {
             policy,
             packages,
             confinement: _,
+            pod_hardening: _,
             given,
             leftover,
         } = flags;

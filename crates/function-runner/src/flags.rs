@@ -126,6 +126,26 @@ loggia_go::flags! {
             "The pull secret in the namespace of function pods.";
     }
 
+    /// What function pods run, may use and are kept from.
+    pub(crate) struct PodHardeningFlags {
+        max_pods: i64 = 100,
+            "The most function pods of all functions together, those of other replicas included; 0 for no limit.";
+        pod_requests: String = "cpu=10m,memory=32Mi,ephemeral-storage=16Mi",
+            "What a function pod requests of cpu, memory and ephemeral-storage where neither the template nor the file \
+             with settings mentions it; empty for nothing.";
+        pod_limits: String = "memory=2Gi,ephemeral-storage=1Gi",
+            "What a function pod may use of cpu, memory and ephemeral-storage where neither mentions it; empty for no \
+             limit.";
+        pod_image_by_tag: bool,
+            "Let nodes resolve the tags of images; otherwise function pods run the digest that the runner resolved.";
+        pod_keep_capabilities: bool,
+            "Leave function pods of the built-in template the container runtime's default capabilities, for images that \
+             change their user or owners of files.";
+        pod_user_namespaces: String = "auto",
+            "Whether root in function pods is nobody on the node (hostUsers: false): auto where nodes support it and \
+             Events may be read, on, or off.";
+    }
+
     /// How function pods are reached over TLS.
     pub(crate) struct PodTlsFlags {
         pod_tls_secret: String,
@@ -190,6 +210,7 @@ pub(crate) struct Flags {
     pub(crate) exec: ExecFlags,
     pub(crate) confinement: ConfinementFlags,
     pub(crate) pods: PodFlags,
+    pub(crate) pod_hardening: PodHardeningFlags,
     pub(crate) pod_tls: PodTlsFlags,
     pub(crate) registries: RegistryFlags,
     pub(crate) policy: PolicyFlags,
@@ -221,12 +242,13 @@ impl Flags {
             policy,
             packages,
             confinement,
+            pod_hardening,
             given: _,
             leftover: _,
         } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
         let set = set.table(service).table(limits).table(log).table(exec).table(pods);
-        set.table(pod_tls).table(registries).table(policy).table(packages).table(confinement)
+        set.table(pod_tls).table(registries).table(policy).table(packages).table(confinement).table(pod_hardening)
     }
 }
 
@@ -301,8 +323,9 @@ mod tests {
 
     /// The pages of `docs/` with a table of flags, and that table as it must be.
     fn documented() -> [(&'static str, String); 2] {
-        let Flags { mut pods, mut pod_tls, .. } = Flags::default();
-        let about_pods = FlagSet::new("", Syntax::Go).table(&mut pods).table(&mut pod_tls).markdown();
+        let Flags { mut pods, mut pod_hardening, mut pod_tls, .. } = Flags::default();
+        let about_pods = FlagSet::new("", Syntax::Go);
+        let about_pods = about_pods.table(&mut pods).table(&mut pod_hardening).table(&mut pod_tls).markdown();
         [("operating.md", Flags::default().set().markdown()), ("pods.md", about_pods)]
     }
 

@@ -10,9 +10,11 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+mod authorities;
 mod layer;
 mod layout;
 
+pub use authorities::authorities;
 pub use layout::Written;
 
 #[derive(Debug, Clone, Default)]

@@ -36,6 +36,9 @@ struct Arguments {
     /// A file or a whole folder; the mode is octal.
     #[arg(long, value_name = "PATH=SOURCE[:MODE]")]
     file: Vec<String>,
+    /// A file with the certificate authorities of Mozilla's root program, PEM. They come with this program.
+    #[arg(long, value_name = "PATH")]
+    authorities: Option<String>,
     /// An empty folder.
     #[arg(long, value_name = "PATH[:MODE]")]
     folder: Vec<String>,
@@ -70,6 +73,7 @@ fn run(arguments: Arguments) -> anyhow::Result<String> {
         working_dir,
         platform,
         file,
+        authorities,
         folder,
         link,
     } = arguments;
@@ -82,6 +86,9 @@ fn run(arguments: Arguments) -> anyhow::Result<String> {
         let (path, source) = pair("--file", text)?;
         let (source, mode) = with_mode(source)?;
         entries.file(path, source.as_ref(), mode)?;
+    }
+    if let Some(path) = authorities {
+        entries.text(path, loggia_image::authorities(), 0o444)?;
     }
     for text in &link {
         let (path, target) = pair("--link", text)?;

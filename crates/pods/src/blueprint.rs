@@ -3,28 +3,28 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, LocalObjectReference, Pod, PodSecurityContext, PodSpec,
-    ResourceRequirements, SeccompProfile, SecurityContext, Service, ServiceSpec, Volume, VolumeMount,
-};
+use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use loggia_registry::Metadata;
 use ring::digest::{SHA256, digest};
 
 use crate::names::{
-    self, CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, OWNER, PORT, RECLAIM_AFTER, TEMPLATE_HASH, TEMPLATE_VERSION,
+    self, CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, OWNER, PORT, RECLAIM_AFTER, REQUESTED, TEMPLATE_HASH,
+    TEMPLATE_VERSION,
 };
-use crate::template::{Error, PodSecurity, Template};
+use crate::template::{Error, Template};
 
+mod hardening;
+mod resources;
 #[cfg(test)]
 mod tests;
 mod tls;
 
+pub(crate) use self::hardening::Hardening;
+use self::resources::EPHEMERAL_STORAGE;
+pub(crate) use self::resources::Resources;
 pub(crate) use self::tls::Identity;
-
-/// The user of restricted pods: `nonroot` of distroless images.
-const NONROOT: i64 = 65_532;
 
 /// What the pods of a function have in common.
 #[derive(Clone, Debug)]
@@ -32,20 +32,21 @@ pub(crate) struct Blueprint {
     pub(crate) template: Template,
     pub(crate) namespace: String,
     pub(crate) message_limit: usize,
-    pub(crate) security: PodSecurity,
+    pub(crate) hardening: Hardening,
+    /// What the settings of this function say. They take the place of the template's.
     pub(crate) resources: Resources,
+    /// For what neither those settings nor the template mention.
+    pub(crate) default_resources: Resources,
+    /// Run the tag as it was requested, instead of the digest that the registry gave for it.
+    pub(crate) image_by_tag: bool,
+    /// A user namespace of its own is tried for the pod. That shapes no pod in the sense of the hash: one without it
+    /// does as well.
+    pub(crate) tries_user_namespace: bool,
     pub(crate) pull_secret: Option<String>,
     /// The domain under which the cluster's Services are found.
     pub(crate) cluster_domain: String,
     /// Without it, pods serve without TLS.
     pub(crate) identity: Option<Identity>,
-}
-
-/// The resources of a function's container, where the settings say something about them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Resources {
-    pub(crate) requests: Option<BTreeMap<String, Quantity>>,
-    pub(crate) limits: Option<BTreeMap<String, Quantity>>,
 }
 
 /// What only one instance has.
@@ -57,7 +58,10 @@ pub(crate) struct Particulars<'a> {
     pub(crate) image: &'a str,
     /// The image in full.
     pub(crate) function: &'a str,
+    /// The digest of the image's manifest.
     pub(crate) digest: &'a str,
+    /// What the registry gave for the name: the digest of the index, or of the manifest where there is no index.
+    pub(crate) pinned: &'a str,
     pub(crate) entrypoint: &'a [String],
     pub(crate) owner: &'a str,
     /// Seconds since 1970.
@@ -75,6 +79,7 @@ impl Blueprint {
             image: "",
             function: "",
             digest: "",
+            pinned: "",
             entrypoint: &[],
             owner: "",
             reclaim_after: 0,
@@ -94,6 +99,9 @@ impl Blueprint {
     pub(crate) fn pod(&self, instance: Particulars<'_>) -> Result<Pod, Error> {
         let mut pod = self.unhashed_pod(instance)?;
         annotate(&mut pod.metadata.annotations, TEMPLATE_HASH, self.hash()?);
+        if let Some(spec) = pod.spec.as_mut().filter(|_| self.tries_user_namespace) {
+            spec.host_users.get_or_insert(false);
+        }
         Ok(pod)
     }
 
@@ -107,6 +115,7 @@ impl Blueprint {
         annotate(annotations, TEMPLATE_VERSION, self.template.version.as_str());
         annotate(annotations, RECLAIM_AFTER, instance.reclaim_after.to_string());
         annotate(annotations, IMAGE, instance.function);
+        annotate(annotations, REQUESTED, instance.image);
         annotate(annotations, DIGEST, instance.digest);
         annotate(annotations, OWNER, instance.owner);
         let spec = pod.spec.as_mut().ok_or(Error::NoContainer)?;
@@ -116,9 +125,8 @@ impl Blueprint {
                 secrets.push(LocalObjectReference { name: secret.clone() });
             }
         }
-        if self.security == PodSecurity::Restricted {
-            restrict(spec);
-        }
+        let built_in = self.template.is_inline();
+        self.hardening.apply(spec, built_in, self.tmp_size());
         if let Some(identity) = &self.identity {
             identity.prove(spec, &names::host(instance.id, &self.namespace, &self.cluster_domain));
         }
@@ -130,9 +138,28 @@ impl Blueprint {
                 .map(ToOwned::to_owned),
         );
         arguments.extend(instance.entrypoint.iter().map(|word| escaped(word)));
-        function.image = Some(instance.image.to_owned());
-        self.resources.apply(function);
+        function.image = Some(self.image(instance));
+        self.resources.replace(function);
+        self.default_resources.fill_in(function);
+        if built_in {
+            spec.init_containers.iter_mut().flatten().for_each(|init| self.default_resources.fill_in(init));
+        }
         Ok(pod)
+    }
+
+    /// What the container runs: the digest that was resolved and checked, so that neither a moved tag nor what a node
+    /// has under that tag can be something else.
+    fn image(&self, instance: Particulars<'_>) -> String {
+        if self.image_by_tag {
+            return instance.image.to_owned();
+        }
+        format!("{}@{}", names::without_tag(instance.image), instance.pinned)
+    }
+
+    /// Where the root file system is read-only, `/tmp` may grow to what the container may store at all.
+    fn tmp_size(&self) -> Option<Quantity> {
+        let of = |resources: &Resources| resources.limits.as_ref()?.get(EPHEMERAL_STORAGE).cloned();
+        of(&self.resources).or_else(|| of(&self.default_resources))
     }
 
     pub(crate) fn service(&self, instance: Particulars<'_>, hash: &str) -> Service {
@@ -166,63 +193,14 @@ pub(crate) fn is_of(digest: &str, metadata: &Metadata) -> bool {
     metadata.is(digest) || metadata.porch_digest == digest
 }
 
-/// Kubernetes replaces `$(NAME)` in arguments; the container runtime does not do so for an entrypoint.
+/// Kubernetes replaces `$(NAME)` in arguments and makes one `$` of two; the container runtime does neither for an
+/// entrypoint.
 fn escaped(word: &str) -> String {
-    word.replace("$(", "$$(")
+    word.replace('$', "$$")
 }
 
 fn annotate(map: &mut Option<BTreeMap<String, String>>, key: &str, value: impl Into<String>) {
     map.get_or_insert_default().insert(key.to_owned(), value.into());
-}
-
-// === impl Resources ===
-
-impl Resources {
-    fn apply(&self, container: &mut Container) {
-        let Self { requests, limits } = self;
-        if requests.is_none() && limits.is_none() {
-            return;
-        }
-        let resources = container.resources.get_or_insert_with(ResourceRequirements::default);
-        if let Some(requests) = requests {
-            resources.requests = Some(requests.clone());
-        }
-        if let Some(limits) = limits {
-            resources.limits = Some(limits.clone());
-        }
-    }
-}
-
-/// Fills in what the `restricted` level asks for and the template does not say.
-fn restrict(spec: &mut PodSpec) {
-    spec.automount_service_account_token.get_or_insert(false);
-    let pod = spec.security_context.get_or_insert_with(PodSecurityContext::default);
-    pod.run_as_non_root.get_or_insert(true);
-    pod.run_as_user.get_or_insert(NONROOT);
-    pod.run_as_group.get_or_insert(NONROOT);
-    pod.fs_group.get_or_insert(NONROOT);
-    let profile = || SeccompProfile { type_: "RuntimeDefault".to_owned(), ..Default::default() };
-    pod.seccomp_profile.get_or_insert_with(profile);
-    let init = spec.init_containers.iter_mut().flatten();
-    for container in spec.containers.iter_mut().chain(init) {
-        let context = container.security_context.get_or_insert_with(SecurityContext::default);
-        context.allow_privilege_escalation.get_or_insert(false);
-        context.read_only_root_filesystem.get_or_insert(true);
-        let drop = || Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None };
-        context.capabilities.get_or_insert_with(drop);
-        // Functions may still write to /tmp.
-        let mounts = container.volume_mounts.get_or_insert_default();
-        if container.name == CONTAINER && !mounts.iter().any(|mount| mount.mount_path == "/tmp") {
-            let mount =
-                VolumeMount { name: "tmp".to_owned(), mount_path: "/tmp".to_owned(), ..Default::default() };
-            mounts.push(mount);
-            let volumes = spec.volumes.get_or_insert_default();
-            if !volumes.iter().any(|volume| volume.name == "tmp") {
-                let empty_dir = Some(EmptyDirVolumeSource::default());
-                volumes.push(Volume { name: "tmp".to_owned(), empty_dir, ..Default::default() });
-            }
-        }
-    }
 }
 
 /// The value of an annotation or label.

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, Endpoints, Event, ObjectReference, Pod, PodTemplate, Secret, Service,
 };
 use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams,
-    PostParams, Preconditions,
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, Patch,
+    PatchParams, PostParams, Preconditions,
 };
 use kube::client::ClientBuilder;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
@@ -193,6 +193,23 @@ impl Cluster {
             ..Default::default()
         };
         timed(self.events.create(&posting(), &event)).await.map(drop)
+    }
+
+    /// Whether the Events of the namespace may be read.
+    pub(crate) async fn may_read_events(&self) -> Result<bool, Error> {
+        match timed(self.events.list_metadata(&ListParams::default().limit(1))).await {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.code(), Some(401 | 403)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Why the kubelet could not create the sandbox of a pod, if it has reported that.
+    pub(crate) async fn sandbox_failure(&self, pod: &Pod) -> Result<Option<String>, Error> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let selector = format!("involvedObject.uid={uid},reason=FailedCreatePodSandBox");
+        let found = timed(self.events.list(&ListParams::default().fields(&selector).limit(1))).await?;
+        Ok(found.items.into_iter().next().map(|event| event.message.unwrap_or_default()))
     }
 
     /// What an error means for the call that waits.

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use kube::core::Status;
 
 use crate::cluster;
-use crate::kube_text::kube_text;
+use crate::kube_text::{kube_text, shown};
 use crate::names::CONTAINER;
 use crate::pool::FailureKind;
 
@@ -24,6 +24,10 @@ pub(crate) enum Reason {
     Unschedulable,
     /// A container crashed or cannot be started.
     Container,
+    /// The first container, which copies the server, cannot be started.
+    FirstContainer,
+    /// The kubelet cannot create what containers run in.
+    NoSandbox,
     /// The pod ended, was evicted or is being deleted.
     Ended,
     /// Its server and this program refuse each other's certificates.
@@ -60,8 +64,30 @@ pub(crate) fn diagnose(pod: &Pod) -> Option<Diagnosis> {
     if let Some("Failed" | "Succeeded") = status.phase.as_deref() {
         return Some(ended(status));
     }
+    if let Some(first) = status.init_container_statuses.iter().flatten().next()
+        && is_unable_to_start(first)
+    {
+        return container(first).map(|diagnosis| Diagnosis { reason: Reason::FirstContainer, ..diagnosis });
+    }
     let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     containers.filter_map(container).next().or_else(|| unschedulable(status))
+}
+
+/// The container runtime did not get as far as running it.
+fn is_unable_to_start(status: &ContainerStatus) -> bool {
+    let Some(state) = &status.state else { return false };
+    let terminated = state.terminated.as_ref().and_then(|terminated| terminated.reason.as_deref());
+    let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+    matches!(terminated, Some("StartError" | "ContainerCannotRun"))
+        || matches!(waiting, Some("CreateContainerError" | "RunContainerError"))
+}
+
+/// Whether the kubelet has created what the pod's containers run in, as far as it says so.
+pub(crate) fn has_sandbox(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| {
+        all.iter().any(|one| one.type_ == "PodReadyToStartContainers" && one.status == "True")
+    })
 }
 
 /// What the pod still waits for, for a message that it took too long.
@@ -78,7 +104,7 @@ pub(crate) fn still_waiting(pod: &Pod) -> Waits {
     let found: Vec<_> = containers.filter_map(waits_of_container).collect();
     match found.as_slice() {
         [] => waits(format!("it is {}", status.phase.as_deref().unwrap_or("in no phase"))),
-        found => Waits { text: found.join("; "), before_containers },
+        found => Waits { text: shown(&found.join("; ")), before_containers },
     }
 }
 
@@ -211,12 +237,18 @@ fn is_by_authorizer(verb: &str, status: &Status) -> bool {
 // === impl Diagnosis ===
 
 impl Diagnosis {
+    /// The text may quote what a function wrote.
     fn lasting(reason: Reason, text: String) -> Self {
-        Self { text, kind: FailureKind::Lasting, reason }
+        Self { text: shown(&text), kind: FailureKind::Lasting, reason }
     }
 
     fn passing(reason: Reason, text: impl Into<String>) -> Self {
-        Self { text: text.into(), kind: FailureKind::Passing, reason }
+        Self { text: shown(&text.into()), kind: FailureKind::Passing, reason }
+    }
+
+    /// The kubelet reports that it cannot create the pod's sandbox.
+    pub(crate) fn no_sandbox(why: &str) -> Self {
+        Self::lasting(Reason::NoSandbox, format!("FailedCreatePodSandBox: {why}"))
     }
 
     /// A pod that was seen is gone.
@@ -292,6 +324,33 @@ mod tests {
             "name": "copy-wrapper-server", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
         }] });
         assert_eq!(text(&init).unwrap(), format!("container `copy-wrapper-server`: StartError: {message}"));
+    }
+
+    #[test]
+    fn the_last_words_of_a_container_are_printable_and_bounded() {
+        let message = "\u{1b}]0;mine\u{7}\u{1b}[2J\r[PASS] all fine\u{202e}";
+        let terminated = |message: &str| {
+            text(&function(&json!({ "terminated": { "exitCode": 1, "message": message } }))).unwrap()
+        };
+        assert_eq!(
+            terminated(message),
+            r"container `function`: exited with code 1; it wrote last: \x1b]0;mine\x07\x1b[2J\r[PASS] all fine\u{202e}"
+        );
+        let long = terminated(&"ä".repeat(100_000));
+        assert!(long.len() < 5000 && long.ends_with('…'), "{}", long.len());
+        let waiting = json!({ "waiting": { "reason": "ErrImagePull", "message": "no\u{1b}[31m" } });
+        assert_eq!(text(&function(&waiting)).unwrap(), r"container `function`: ErrImagePull: no\x1b[31m");
+        let evicted = json!({ "phase": "Failed", "reason": "Evicted", "message": "a\nb" });
+        assert_eq!(text(&evicted).unwrap(), r"Evicted: a\nb");
+    }
+
+    #[test]
+    fn only_the_operators_container_that_cannot_start_is_the_first_one() {
+        let state = json!({ "waiting": { "reason": "CreateContainerError", "message": "idmap" } });
+        let status = |name: &str| json!({ "name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state });
+        let init = json!({ "phase": "Pending", "initContainerStatuses": [status("copy-wrapper-server")] });
+        assert_eq!(diagnose(&pod(&init)).unwrap().reason, Reason::FirstContainer);
+        assert_eq!(diagnose(&pod(&function(&state))).unwrap().reason, Reason::Container);
     }
 
     #[test]

@@ -92,6 +92,7 @@ impl PodEvaluator {
             warm_at_once: WARM_AT_ONCE,
             margin: settings.scan_interval.unwrap_or_default().max(Duration::from_secs(5)) * 2,
             backoff: pool::Backoff::default(),
+            most_instances: settings.max_pods,
         };
         let (pool, ended) = Pool::start(starter, pool_settings, templates.watch(), garbage);
         tokio::spawn(remove_all(cluster.clone(), removals));
@@ -222,6 +223,10 @@ impl PodEvaluator {
                 Refusal::QueueFull { waiting } => {
                     format!("{waiting} calls wait for it already, and no more may (--max-queue-length)")
                 }
+                Refusal::NoPlace { most } => format!(
+                    "{most} function pods exist, and there may be no more (--max-pods); none of them is idle for long \
+                     enough to make place"
+                ),
                 Refusal::NoInstance(failure) => failure.text.clone(),
             },
         })

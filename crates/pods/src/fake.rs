@@ -57,6 +57,11 @@ pub(crate) fn settings() -> Settings {
         ready_timeout: Duration::from_secs(1),
         message_limit: 1 << 20,
         security: PodSecurity::Baseline,
+        keep_capabilities: false,
+        user_namespaces: crate::UserNamespaces::Off,
+        resources: crate::PodResources::default(),
+        image_by_tag: false,
+        max_pods: None,
         address: PodAddress::PodIp,
         cluster_domain: "cluster.local".to_owned(),
         pull_secret: "auth-secret".to_owned(),
@@ -108,6 +113,9 @@ impl tower_service::Service<Request<Body>> for ApiServer {
                 (200, json!({ "apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": metadata }))
             }
             Method::DELETE => (200, status(200, "Success", "")),
+            Method::GET if request.uri().path().ends_with("/events") => {
+                (200, json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": [] }))
+            }
             _ => (404, status(404, "Failure", "not found")),
         };
         let body = Body::from(serde_json::to_vec(&answer).unwrap());

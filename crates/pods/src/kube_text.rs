@@ -23,6 +23,32 @@ pub(crate) fn kube_text(error: &(dyn Error + 'static)) -> String {
     }
 }
 
+/// The longest that is quoted of a pod's status, in characters.
+const LONGEST: usize = 2000;
+
+/// A text that others wrote, for messages, Events and logs: characters that change how text is shown are escaped, and
+/// what is very long is cut.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for (number, c) in text.chars().enumerate() {
+        if number == LONGEST {
+            shown.push('…');
+            break;
+        }
+        match c {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push(c),
+            _ if c.is_control() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
+                shown.extend(c.escape_unicode());
+            }
+            _ => shown.push(c),
+        }
+    }
+    shown
+}
+
 fn repeats_its_source(error: &(dyn Error + 'static)) -> bool {
     error.is::<kube::Error>() || error.is::<watcher::Error>() || error.is::<cluster::Error>()
 }

@@ -27,9 +27,11 @@ mod start;
 mod status;
 mod template;
 mod templates;
+mod user_namespaces;
 mod watch;
 
 pub use cluster::{ConnectError, connect};
 pub use evaluator::{PodEvaluator, StartError};
 pub use observe::{FunctionView, InstanceState, InstanceView, Observer, Phase, Snapshot};
-pub use settings::{PodAddress, PodSecurity, PodTls, Settings};
+pub use settings::{PodAddress, PodResources, PodSecurity, PodTls, Settings};
+pub use user_namespaces::UserNamespaces;

@@ -18,6 +18,8 @@ pub(crate) const TEMPLATE_VERSION: &str = "fn.kpt.dev/template-version";
 pub(crate) const RECLAIM_AFTER: &str = "fn.kpt.dev/reclaim-after";
 /// The function that an instance runs, in full.
 pub(crate) const IMAGE: &str = "loggia.dev/image";
+/// The image as it was requested, prefix included. The pod's container has it by its digest.
+pub(crate) const REQUESTED: &str = "loggia.dev/requested-image";
 /// The digest that the image had when the pod was made.
 pub(crate) const DIGEST: &str = "loggia.dev/digest";
 /// The replica that made the instance.
@@ -97,6 +99,14 @@ pub(crate) fn short_hash(text: &str) -> String {
     hash
 }
 
+/// The name of an image without its tag and digest.
+pub(crate) fn without_tag(image: &str) -> &str {
+    let name = image.split_once('@').map_or(image, |(name, _)| name);
+    // A colon before the last slash belongs to the registry's port.
+    let last = name.rfind('/').map_or(0, |slash| slash + 1);
+    name[last..].find(':').map_or(name, |colon| &name[..last + colon])
+}
+
 fn hex_of(digest: &str) -> &str {
     digest.split_once(':').map_or(digest, |(_, hex)| hex)
 }
@@ -158,6 +168,16 @@ mod tests {
         assert_eq!(one, named(&format!("x.io/{long}:v1"), 1), "names are stable");
         assert!(named(&format!("x.io/f:{}", "T".repeat(128)), 999).len() <= 63);
         assert!(named(&format!("x.io/{long}:v1"), 1).ends_with("-1-12345678"));
+    }
+
+    #[test]
+    fn a_name_without_its_tag_keeps_the_port_of_its_registry() {
+        for image in
+            ["r.io:5000/a/f:v1", "r.io:5000/a/f", "r.io:5000/a/f:v1@sha256:12", "r.io:5000/a/f@sha256:12"]
+        {
+            assert_eq!(without_tag(image), "r.io:5000/a/f", "{image}");
+        }
+        assert_eq!((without_tag("set-labels:v1"), without_tag("set-labels")), ("set-labels", "set-labels"));
     }
 
     #[test]

@@ -267,6 +267,7 @@ mod tests {
             patience: Duration::from_secs(60),
             warm_at_once: 1,
             margin: Duration::from_secs(10),
+            most_instances: None,
             backoff: Backoff::default(),
         };
         let mut state = State::new(settings, limits, Default::default());

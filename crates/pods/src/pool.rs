@@ -11,6 +11,8 @@ mod function;
 mod inner;
 mod news;
 #[cfg(test)]
+mod place_tests;
+#[cfg(test)]
 mod shell_tests;
 #[cfg(test)]
 mod simulation;

@@ -125,14 +125,16 @@ impl Roster {
         self.records.insert(instance, record);
     }
 
-    /// The names under which an instance is about to be created.
-    pub(crate) fn name(&mut self, instance: InstanceId, pod: &str, service: &str) {
+    /// The names under which an instance is about to be created, and when its pod will say that it may be removed, in
+    /// seconds since 1970: that is no news of another replica.
+    pub(crate) fn name(&mut self, instance: InstanceId, pod: &str, service: &str, reclaim_after: i64) {
         let Some(record) = self.records.get_mut(&instance) else { return };
         let pod = Arc::<str>::from(pod);
         self.by_pod.insert(Arc::clone(&pod), instance);
         self.by_service.entry(service.to_owned()).or_default().push(instance);
         record.pod = Some(pod);
         record.service = Some(service.to_owned());
+        record.reclaim_time.written = Some(reclaim_after);
     }
 
     /// The instance is to be deleted: its objects in the cluster.

@@ -1,5 +1,6 @@
 //! What an installation configures about function pods.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use loggia_function::policy::ImagePolicy;
 use loggia_grpc::tls::ClientFiles;
 
 pub use crate::template::PodSecurity;
+use crate::user_namespaces::UserNamespaces;
 
 /// What a [`PodEvaluator`](crate::PodEvaluator) is made from.
 #[derive(Clone, Debug)]
@@ -40,6 +42,15 @@ pub struct Settings {
     /// The largest message, in either direction.
     pub message_limit: usize,
     pub security: PodSecurity,
+    /// Leave function containers of the built-in template the capabilities that the container runtime gives.
+    pub keep_capabilities: bool,
+    pub user_namespaces: UserNamespaces,
+    /// For what neither the template nor the file of settings mentions.
+    pub resources: PodResources,
+    /// Run the tag as it was requested, instead of the digest that the registry gave for it.
+    pub image_by_tag: bool,
+    /// The function pods of all functions together.
+    pub max_pods: Option<usize>,
     pub address: PodAddress,
     /// The domain under which the cluster's Services are found.
     pub cluster_domain: String,
@@ -53,6 +64,13 @@ pub struct Settings {
     pub tls: Option<PodTls>,
     /// The name of this replica, unique over replicas and restarts.
     pub owner: String,
+}
+
+/// What a function's container requests and may use: amounts as Kubernetes writes them, by the name of the resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodResources {
+    pub requests: BTreeMap<String, String>,
+    pub limits: BTreeMap<String, String>,
 }
 
 /// TLS to pods.

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use self::reach::Reached;
-use crate::blueprint::{Blueprint, Identity, Particulars};
+use crate::blueprint::{Blueprint, Hardening, Identity, Particulars, Resources};
 use crate::clock::unix_now;
 use crate::cluster::Cluster;
 use crate::diagnosis::Diagnosis;
@@ -30,6 +30,7 @@ use crate::pool::{Cause, Failure, FailureKind, Image, WeakPool};
 use crate::secret::PullSecrets;
 use crate::template::Template;
 use crate::templates::Templates;
+use crate::user_namespaces::Support;
 use crate::watch::Outages;
 use crate::{Observer, Phase, Settings};
 
@@ -48,6 +49,7 @@ pub(crate) struct Starter {
     /// Why the watch of pods is down, if it is.
     pub(crate) outage: Outages,
     pub(crate) refused: Refused,
+    pub(crate) user_namespaces: Support,
     /// The CA of pods and this program's identity; without it, pods are reached without TLS.
     pub(crate) trust: Option<ClientTls>,
     pub(crate) observer: Arc<dyn Observer>,
@@ -97,6 +99,7 @@ impl Starter {
         Ok(Self {
             trust: settings.tls.as_ref().map(|tls| ClientTls::new(tls.files.clone())).transpose()?,
             secrets: Arc::new(PullSecrets::new(cluster.clone(), settings.pull_secret.clone())),
+            user_namespaces: Support::new(settings.user_namespaces),
             settings,
             cluster,
             images,
@@ -113,7 +116,9 @@ impl Starter {
     pub(crate) async fn start(&self, job: Job) -> Result<Client, Failure> {
         let requested = job.image.name();
         let mut progress = Progress::new(Arc::clone(&self.observer));
-        let metadata = self.images.metadata(&job.image).await.map_err(|error| Failure {
+        let (metadata, ()) =
+            tokio::join!(self.metadata(&job.image), self.user_namespaces.prepare(&self.cluster));
+        let metadata = metadata.map_err(|error| Failure {
             kind: if error.may_pass() { FailureKind::Passing } else { FailureKind::Lasting },
             cause: Cause::Image,
             text: format!("unable to get the entrypoint for {requested}: {error}"),
@@ -145,6 +150,16 @@ impl Starter {
         let target = self.create(&job, &blueprint, &metadata, &hash).await?;
         progress.reached(Phase::Create);
         self.wait(&target, job.latest.clone(), self.settings.ready_timeout, Some(progress)).await
+    }
+
+    /// What the registry says of an image. A pod that runs a digest must get the one that the tag stands for now; one
+    /// that runs the tag gets that from its node.
+    async fn metadata(&self, image: &Image) -> Result<Arc<Metadata>, loggia_registry::Error> {
+        if self.settings.image_by_tag {
+            self.images.metadata(image).await
+        } else {
+            self.images.current(image).await
+        }
     }
 
     /// Waits for an instance that another replica started, for the rest of the time that its start may take.
@@ -182,8 +197,15 @@ impl Starter {
             template: template.clone(),
             namespace: self.settings.namespace.clone(),
             message_limit: self.settings.message_limit,
-            security: self.settings.security,
+            hardening: Hardening {
+                security: self.settings.security,
+                keep_capabilities: self.settings.keep_capabilities,
+                user_namespace: self.user_namespaces.is_required(),
+            },
+            tries_user_namespace: self.user_namespaces.is_tried(),
             resources,
+            default_resources: Resources::of(&self.settings.resources),
+            image_by_tag: self.settings.image_by_tag,
             pull_secret: private.then(|| self.settings.pull_secret.clone()),
             cluster_domain: self.settings.cluster_domain.clone(),
             identity: self
@@ -215,6 +237,7 @@ impl Starter {
             image: requested,
             function: job.image.full_name(),
             digest: &metadata.digest,
+            pinned: metadata.index_digest.as_ref().unwrap_or(&metadata.digest),
             entrypoint: &metadata.entrypoint,
             owner: &self.settings.owner,
             reclaim_after: unix_now() + i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX / 4),
@@ -224,7 +247,7 @@ impl Starter {
         let pod_name = names::pod_name(&id, names::random_id());
         (particulars.id, particulars.pod_name) = (&id, &pod_name);
         if let Some(pool) = job.pool.upgrade() {
-            pool.named(job.instance, &pod_name, &id);
+            pool.named(job.instance, &pod_name, &id, particulars.reclaim_after);
         }
         info!("created frontend service {id} for function evaluator pod");
         let pod = blueprint.pod(particulars).map_err(|error| inapplicable(&error))?;

@@ -12,7 +12,7 @@ impl Refusal {
     /// UNKNOWN; only what callers can act on has a code of its own.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Refusal::QueueFull { .. } => Code::ResourceExhausted,
+            Refusal::QueueFull { .. } | Refusal::NoPlace { .. } => Code::ResourceExhausted,
             Refusal::NoInstance(failure) => match failure.cause {
                 Cause::TimedOut => Code::DeadlineExceeded,
                 Cause::Defect => Code::Internal,
@@ -38,6 +38,7 @@ mod tests {
     fn only_what_a_caller_can_act_on_has_a_code_of_its_own() {
         let of = |cause| Refusal::NoInstance(Arc::new(Failure::lasting(cause, ""))).code();
         assert_eq!(Refusal::QueueFull { waiting: 1 }.code(), Code::ResourceExhausted);
+        assert_eq!(Refusal::NoPlace { most: 1 }.code(), Code::ResourceExhausted);
         assert_eq!(of(Cause::TimedOut), Code::DeadlineExceeded);
         assert_eq!(of(Cause::Defect), Code::Internal);
         for cause in [Cause::Image, Cause::Template, Cause::Cluster, Cause::Crowded, Cause::Failed] {

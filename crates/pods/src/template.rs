@@ -8,6 +8,9 @@ use crate::names::{CONTAINER, PORT};
 /// The version of the built-in templates, as pods carry it.
 pub(crate) const INLINE_VERSION: &str = "inline-v1";
 
+/// The largest that the programs in a pod may be together; those of Porch have about 60 MB.
+const TOOLS_SIZE: &str = "128Mi";
+
 /// A pod and a Service to be completed, and which edition of them this is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Template {
@@ -59,6 +62,11 @@ impl Template {
         Self { pod, service, version: version.to_owned() }.checked()
     }
 
+    /// It is the built-in one.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.version == INLINE_VERSION
+    }
+
     /// A template must have a container for the function.
     pub(crate) fn checked(self) -> Result<Self, Error> {
         let mut containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -72,6 +80,8 @@ impl Template {
 
 fn inline_pod(wrapper_image: &str) -> Pod {
     let mount = json!({ "name": "wrapper-server-tools", "mountPath": "/wrapper-server-tools" });
+    // What runs as root needs none of what root may do: it reads a list and writes one.
+    let context = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
     let pod = json!({
         "metadata": {
             "annotations": { "cluster-autoscaler.kubernetes.io/safe-to-evict": "true" },
@@ -86,7 +96,7 @@ fn inline_pod(wrapper_image: &str) -> Pod {
                 "image": wrapper_image,
                 "imagePullPolicy": "IfNotPresent",
                 "command": ["cp", "-a", "/home/nonroot/wrapper-server/.", "/wrapper-server-tools"],
-                "securityContext": { "allowPrivilegeEscalation": false },
+                "securityContext": context,
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "volumeMounts": [mount],
             }],
@@ -106,12 +116,12 @@ fn inline_pod(wrapper_image: &str) -> Pod {
                 "readinessProbe": {
                     "grpc": { "port": PORT }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3,
                 },
-                "securityContext": { "allowPrivilegeEscalation": false },
+                "securityContext": context,
                 // The runner may not read logs. By this, the last lines of a crashed container are in its status.
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "volumeMounts": [mount],
             }],
-            "volumes": [{ "name": "wrapper-server-tools", "emptyDir": {} }],
+            "volumes": [{ "name": "wrapper-server-tools", "emptyDir": { "sizeLimit": TOOLS_SIZE } }],
         },
     });
     serde_json::from_value(pod).unwrap_or_default()

@@ -19,6 +19,9 @@ use loggia_function::Image;
 /// on it: each reads them as they are then.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a registry may take to say what a tag stands for while what was known of it would do.
+const CHECK_TIME: Duration = Duration::from_secs(3);
+
 /// The metadata of images. Clones share one cache.
 #[derive(Clone, Debug)]
 pub struct Images {
@@ -131,6 +134,17 @@ impl Images {
             verdict
         };
         self.shared.verdicts.get(key, work).await
+    }
+
+    /// The metadata of an image as its tag stands now. A tag that is cached is checked first; if the registry does not
+    /// say within a few seconds what it stands for, what is known of it counts.
+    pub async fn current(&self, image: &Image) -> Result<Arc<Metadata>, Error> {
+        if let Some(known) = self.known(image).filter(|known| known.reference.digest().is_none())
+            && tokio::time::timeout(CHECK_TIME, self.revalidate(image, &known)).await.is_err()
+        {
+            warn!("image `{}`: no answer within {CHECK_TIME:?}; what was known of it stays", image.name());
+        }
+        self.metadata(image).await
     }
 
     /// The cached metadata of an image; never sends a request.

@@ -39,6 +39,7 @@ async fn the_shipped_manifests_run_and_are_restarted_without_a_lost_call() {
 
     installation.check_rights();
     installation.check_policies(&image);
+    installation.check_levels(&image);
     drop(installation);
     alone.end().await.unwrap();
 }
@@ -58,7 +59,11 @@ impl Installation {
             .map(|(name, layout)| {
                 (format!("{name}:{}", content_tag(&layout.join("index.json")).unwrap()), layout)
             })
-            .map(|(name, layout)| registry.push_layout(&layout, &name).unwrap());
+            .map(|(name, layout)| {
+                let pushed = registry.push_layout(&layout, &name).unwrap();
+                let repository = pushed.rsplit_once(':').unwrap().0;
+                format!("{repository}@{}", digest(&layout))
+            });
         let folder = tempfile::tempdir().unwrap();
         let package = folder.path().join("deploy");
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy"), &package);
@@ -164,6 +169,27 @@ impl Installation {
         }
     }
 
+    /// Namespaces enforce their levels, and function pods have the limits that the quota counts.
+    fn check_levels(&self, image: &str) {
+        let level = r"jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}";
+        assert_eq!(self.kubectl(&["get", "namespace", SYSTEM, "-o", level]), "restricted");
+        assert_eq!(self.kubectl(&["get", "namespace", FUNCTIONS, "-o", level]), "baseline");
+        let used = "jsonpath={.status.used.pods}";
+        let used = self.kubectl(&["get", "resourcequota", "function-pods", "-n", FUNCTIONS, "-o", used]);
+        assert!(used.parse::<usize>().unwrap() >= 1, "{used}");
+        let runs = "jsonpath={.items[*].spec.containers[*].image}";
+        let runs = self.kubectl(&["get", "pods", "-n", FUNCTIONS, "-o", runs]);
+        let repository = image.rsplit_once(':').unwrap().0;
+        assert!(runs.contains(&format!("{repository}@sha256:")), "{runs}");
+        let privileged = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: x, \
+                          securityContext: {privileged: true}}]\n";
+        for namespace in [SYSTEM, FUNCTIONS] {
+            let refused = self.cluster.kubectl_with_input(&["apply", "-n", namespace, "-f", "-"], privileged);
+            let refused = refused.expect_err("a privileged pod is let in").to_string();
+            assert!(refused.contains("violates PodSecurity"), "{refused}");
+        }
+    }
+
     fn kubectl(&self, arguments: &[&str]) -> String {
         self.cluster.kubectl(arguments).unwrap()
     }
@@ -173,6 +199,21 @@ impl Drop for Installation {
     fn drop(&mut self) {
         remove(&self.cluster);
     }
+}
+
+/// The digest of a layout's image, by which an installation names it.
+fn digest(layout: &Path) -> String {
+    let index: Value = serde_json::from_slice(&fs::read(layout.join("index.json")).unwrap()).unwrap();
+    index["manifests"][0]["digest"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_porch_that_is_installed_already_gets_the_policies_of_the_package() {
+    let read = |name: &str| {
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)).unwrap()
+    };
+    let expected = format!("{}---\n{}", read("40-network-policies.yaml"), read("50-limits.yaml"));
+    assert!(read("porch-swap/policies.yaml").ends_with(&expected), "copy them again");
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -38,6 +38,9 @@ async fn a_stock_porch_is_swapped_to_loggia_and_back_under_load() {
     installation.swap(&our_runner(&cluster), &wrapper_image(&cluster).unwrap());
     assert_eq!(first_answer(&client, &image).await, LIST, "Loggia answers");
     assert!(first.iter().any(|pod| installation.pods().contains(pod)), "the pod of the original is used");
+    let policies = include_str!("../../../deploy/porch-swap/policies.yaml");
+    cluster.kubectl_with_input(&["apply", "-f", "-"], policies).unwrap();
+    assert_eq!(first_answer(&client, &image).await, LIST, "Loggia answers with the policies of the package");
 
     // And back, under load: ours answers what it was asked before it ends.
     let load = Load::start(&image);

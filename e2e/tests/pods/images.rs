@@ -80,7 +80,7 @@ async fn a_tag_that_moved_is_noticed_by_what_the_node_pulled() {
     };
     // Nodes always pull what is tagged `latest`.
     let image = registry.push(&with_word("old"), "behave-moving:latest").unwrap();
-    let mut service = world.start(&[]);
+    let mut service = world.start(&["--pod-image-by-tag"]);
     let words = |answer: &loggia_grpc::Answer| String::from_utf8_lossy(&answer.log).into_owned();
     let answer = call(&service.address, &image, "").await.unwrap();
     assert!(words(&answer).contains("word old"), "{}", words(&answer));

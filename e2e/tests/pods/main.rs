@@ -4,6 +4,7 @@
 
 mod errors;
 mod faults;
+mod hardening;
 mod images;
 mod original;
 mod pool;

@@ -79,7 +79,8 @@ async fn each_uses_the_pods_that_the_other_left() {
     let pod = pod_of(&call(&theirs.address, &world.image, "").await.unwrap());
     drop(theirs);
     // Ours answers from the pod that is there, and has one of its own made for later.
-    let ours = world.start(&["--scan-interval=1s"]);
+    // The original knows a pod by the image of its container, so ours must have the tag.
+    let ours = world.start(&["--scan-interval=1s", "--pod-image-by-tag"]);
     assert_eq!(pod_of(&call(&ours.address, &world.image, "").await.unwrap()), pod);
     let another = async || pod_of(&call(&ours.address, &world.image, "").await.unwrap()) != pod;
     until("there is one of ours", PATIENCE, another).await;
@@ -168,7 +169,7 @@ async fn pods_and_services_are_made_as_the_original_makes_them() {
     call(&theirs.address, &world.image, "").await.unwrap();
     let (their_pod, their_service) = made_in(&world);
     let world = World::new("made-by-us").await.unwrap();
-    let ours = world.start(&[]);
+    let ours = world.start(&["--pod-image-by-tag"]);
     call(&ours.address, &world.image, "").await.unwrap();
     let (our_pod, our_service) = made_in(&world);
     let mut found = Vec::new();

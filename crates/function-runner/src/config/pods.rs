@@ -10,6 +10,7 @@ use loggia_grpc::tls::ClientFiles;
 use loggia_pods::{PodAddress, PodSecurity, PodTls};
 use tracing::{info, warn};
 
+use super::pod_hardening::PodHardening;
 use super::{PolicyConfig, Surroundings, UsageError, named, unknown};
 use crate::flags::{Flags, PodFlags, PodTlsFlags};
 use crate::registries;
@@ -54,6 +55,8 @@ impl PodConfig {
             registry_auth_secret_name,
         } = &flags.pods;
         let tls = pod_tls(&flags.pod_tls)?;
+        let PodHardening { max_pods, resources, image_by_tag, keep_capabilities, user_namespaces } =
+            PodHardening::resolve(&flags.pod_hardening)?;
         let cluster = surroundings.in_cluster || surroundings.kubeconfig || !kubeconfig.is_empty();
         let Some(wrapper_image) = surroundings.wrapper_server_image.clone() else {
             if cluster {
@@ -97,6 +100,11 @@ impl PodConfig {
                 "restricted" => PodSecurity::Restricted,
                 other => return Err(unknown("pod-security", other, "baseline and restricted").into()),
             },
+            keep_capabilities,
+            user_namespaces,
+            resources,
+            image_by_tag,
+            max_pods,
             address: match pod_address.as_str() {
                 "dns" => PodAddress::Dns,
                 "service-ip" => PodAddress::ServiceIp,

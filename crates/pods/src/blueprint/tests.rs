@@ -1,16 +1,22 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::PodResources;
+use crate::template::PodSecurity;
 
 const IMAGE_NAME: &str = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2";
+const PINNED: &str = "ghcr.io/kptdev/krm-functions-catalog/set-labels@sha256:index";
 
 fn blueprint(template: Template) -> Blueprint {
     Blueprint {
         template,
         namespace: "porch-fn-system".to_owned(),
         message_limit: 6_291_456,
-        security: PodSecurity::Baseline,
+        hardening: Hardening::default(),
         resources: Resources::default(),
+        default_resources: Resources::default(),
+        image_by_tag: false,
+        tries_user_namespace: false,
         pull_secret: None,
         cluster_domain: "cluster.local".to_owned(),
         identity: None,
@@ -33,6 +39,7 @@ fn made(blueprint: &Blueprint) -> (Value, Value) {
         image: IMAGE_NAME,
         function: IMAGE_NAME,
         digest: "sha256:1234567890",
+        pinned: "sha256:index",
         entrypoint: &entrypoint,
         owner: "runner-1",
         reclaim_after: 1_700_000_000,
@@ -51,6 +58,9 @@ fn the_inline_pod_is_porchs_with_probes_and_hardening_of_our_own() {
     let (pod, _) = made(&inline());
     let hash = inline().hash().unwrap();
     let mount = json!({ "name": "wrapper-server-tools", "mountPath": "/wrapper-server-tools" });
+    let protected =
+        json!({ "name": "wrapper-server-tools", "mountPath": "/wrapper-server-tools", "readOnly": true });
+    let context = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
     assert_eq!(
         pod,
         json!({
@@ -67,6 +77,7 @@ fn the_inline_pod_is_porchs_with_probes_and_hardening_of_our_own() {
                     "loggia.dev/digest": "sha256:1234567890",
                     "loggia.dev/image": IMAGE_NAME,
                     "loggia.dev/owner": "runner-1",
+                    "loggia.dev/requested-image": IMAGE_NAME,
                     "loggia.dev/template-hash": hash,
                 },
             },
@@ -79,13 +90,13 @@ fn the_inline_pod_is_porchs_with_probes_and_hardening_of_our_own() {
                     "image": "x.io/wrapper:v1",
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["cp", "-a", "/home/nonroot/wrapper-server/.", "/wrapper-server-tools"],
-                    "securityContext": { "allowPrivilegeEscalation": false },
+                    "securityContext": context,
                     "terminationMessagePolicy": "FallbackToLogsOnError",
                     "volumeMounts": [mount],
                 }],
                 "containers": [{
                     "name": "function",
-                    "image": IMAGE_NAME,
+                    "image": PINNED,
                     "command": ["/wrapper-server-tools/wrapper-server"],
                     "args": [
                         "--port", "9446", "--max-request-body-size", "6291456", "--",
@@ -102,11 +113,11 @@ fn the_inline_pod_is_porchs_with_probes_and_hardening_of_our_own() {
                     "readinessProbe": {
                         "grpc": { "port": 9446 }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3,
                     },
-                    "securityContext": { "allowPrivilegeEscalation": false },
+                    "securityContext": context,
                     "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "volumeMounts": [mount],
+                    "volumeMounts": [protected],
                 }],
-                "volumes": [{ "name": "wrapper-server-tools", "emptyDir": {} }],
+                "volumes": [{ "name": "wrapper-server-tools", "emptyDir": { "sizeLimit": "128Mi" } }],
             },
         })
     );
@@ -180,7 +191,7 @@ fn a_given_template_keeps_what_it_says() {
     assert!(spec.get("securityContext").is_none(), "hardening is the template's business");
     assert_eq!(spec["containers"][0], json!({ "name": "sidecar", "image": "mesh" }));
     let function = &spec["containers"][1];
-    assert_eq!(function["image"], IMAGE_NAME);
+    assert_eq!(function["image"], PINNED);
     assert_eq!(function["args"][0], "--verbosity");
     assert_eq!(function["args"][2], "--port");
     assert_eq!(function["resources"]["requests"]["cpu"], "100m");
@@ -196,8 +207,8 @@ fn a_pull_secret_that_is_there_is_not_added_again() {
 
 #[test]
 fn restricted_pods_meet_the_level_of_that_name_and_write_only_to_tmp() {
-    let mut blueprint = inline();
-    blueprint.security = PodSecurity::Restricted;
+    let mut blueprint = restricted();
+    blueprint.default_resources = Resources::of(&defaults());
     let (pod, _) = made(&blueprint);
     let spec = &pod["spec"];
     assert_eq!(spec["securityContext"]["runAsNonRoot"], true);
@@ -209,7 +220,136 @@ fn restricted_pods_meet_the_level_of_that_name_and_write_only_to_tmp() {
         assert_eq!(context["allowPrivilegeEscalation"], false);
     }
     assert_eq!(spec["containers"][0]["volumeMounts"][1], json!({ "name": "tmp", "mountPath": "/tmp" }));
-    assert_eq!(spec["volumes"][1], json!({ "name": "tmp", "emptyDir": {} }));
+    assert_eq!(spec["volumes"][1], json!({ "name": "tmp", "emptyDir": { "sizeLimit": "1Gi" } }));
+}
+
+fn restricted() -> Blueprint {
+    let hardening = Hardening { security: PodSecurity::Restricted, ..Hardening::default() };
+    Blueprint { hardening, ..inline() }
+}
+
+fn defaults() -> PodResources {
+    let map = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned())).collect()
+    };
+    PodResources {
+        requests: map(&[("cpu", "10m"), ("memory", "32Mi")]),
+        limits: map(&[("memory", "2Gi"), ("ephemeral-storage", "1Gi")]),
+    }
+}
+
+#[test]
+fn resources_that_neither_the_template_nor_the_settings_mention_have_defaults() {
+    let with_defaults = |blueprint| Blueprint { default_resources: Resources::of(&defaults()), ..blueprint };
+    let (pod, _) = made(&with_defaults(inline()));
+    let all = json!({
+        "requests": { "cpu": "10m", "memory": "32Mi" }, "limits": { "memory": "2Gi", "ephemeral-storage": "1Gi" },
+    });
+    assert_eq!(pod["spec"]["containers"][0]["resources"], all);
+    assert_eq!(pod["spec"]["initContainers"][0]["resources"], all, "a quota counts it, too");
+
+    // A default limit below what the template requests would make the pod invalid.
+    let template =
+        SIDECAR_FIRST.replace("{requests: {cpu: 1}, limits: {cpu: 2}}", "{requests: {memory: 4Gi}}");
+    let (pod, _) = made(&with_defaults(given(&template)));
+    let expected = json!({
+        "requests": { "cpu": "10m", "memory": "4Gi" }, "limits": { "ephemeral-storage": "1Gi" },
+    });
+    assert_eq!(pod["spec"]["containers"][1]["resources"], expected);
+    assert!(pod["spec"]["containers"][0].get("resources").is_none(), "a sidecar is the template's business");
+
+    let mut listed = with_defaults(inline());
+    listed.resources.limits = Some([("memory".to_owned(), Quantity("64Mi".to_owned()))].into());
+    let (pod, _) = made(&listed);
+    let resources = &pod["spec"]["containers"][0]["resources"];
+    assert_eq!(resources["limits"], json!({ "memory": "64Mi", "ephemeral-storage": "1Gi" }));
+    assert_eq!(resources["requests"], json!({ "cpu": "10m" }));
+}
+
+#[test]
+fn the_image_is_run_by_the_digest_that_the_registry_gave_or_by_its_tag_where_that_is_wanted() {
+    let image = |blueprint: &Blueprint| made(blueprint).0["spec"]["containers"][0]["image"].clone();
+    assert_eq!(image(&inline()), PINNED);
+    let by_tag = Blueprint { image_by_tag: true, ..inline() };
+    assert_eq!(image(&by_tag), IMAGE_NAME);
+    assert_ne!(by_tag.hash(), inline().hash(), "pods of the one are replaced by those of the other");
+}
+
+#[test]
+fn capabilities_are_dropped_unless_they_are_to_be_kept() {
+    let hardening = Hardening { keep_capabilities: true, ..Hardening::default() };
+    let (pod, _) = made(&Blueprint { hardening, ..inline() });
+    let context = json!({ "allowPrivilegeEscalation": false });
+    for container in [&pod["spec"]["containers"][0], &pod["spec"]["initContainers"][0]] {
+        assert_eq!(container["securityContext"], context);
+    }
+    let hardening = Hardening { security: PodSecurity::Restricted, ..hardening };
+    let (pod, _) = made(&Blueprint { hardening, ..inline() });
+    let dropped = &pod["spec"]["containers"][0]["securityContext"]["capabilities"];
+    assert_eq!(dropped, &json!({ "drop": ["ALL"] }), "the restricted level asks for it");
+}
+
+#[test]
+fn a_function_cannot_replace_the_server_of_a_given_template_either() {
+    let template = |mounts: &str| {
+        format!(
+            "spec:\n  containers:\n  - name: function\n    command: [/tools/bin/wrapper-server]\n    volumeMounts: {mounts}\n  \
+             volumes: [{{name: t, emptyDir: {{}}}}, {{name: data, emptyDir: {{}}}}]\n"
+        )
+    };
+    let mounts =
+        |text: &str| made(&given(&template(text))).0["spec"]["containers"][0]["volumeMounts"].clone();
+    let found = mounts(
+        "[{name: t, mountPath: /tools}, {name: t, mountPath: /again}, {name: data, mountPath: /data}]",
+    );
+    assert_eq!((&found[0]["readOnly"], &found[1]["readOnly"]), (&json!(true), &json!(true)));
+    assert!(found[2].get("readOnly").is_none(), "what else it has is its own");
+    let found = mounts("[{name: t, mountPath: /tools, readOnly: false}]");
+    assert_eq!(found[0]["readOnly"], false, "who says so means it");
+    let found = mounts("[{name: t, mountPath: /tool}]");
+    assert!(found[0].get("readOnly").is_none(), "the server is elsewhere");
+}
+
+#[test]
+fn every_dollar_of_an_entrypoint_reaches_the_function() {
+    for (word, argument) in [("$(X)", "$$(X)"), ("$$(X)", "$$$$(X)"), ("a$b$", "a$$b$$"), ("$$$", "$$$$$$")] {
+        assert_eq!(escaped(word), argument);
+        assert_eq!(expanded(argument), word, "as Kubernetes reads it");
+    }
+}
+
+/// What Kubernetes makes of an argument, with no variables: `$$` is `$`, and `$(NAME)` stays if there is no such name.
+/// (third_party/forked/golang/expansion of kubernetes.)
+fn expanded(argument: &str) -> String {
+    let mut expanded = String::new();
+    let mut characters = argument.chars().peekable();
+    while let Some(c) = characters.next() {
+        match (c, characters.peek()) {
+            ('$', Some('$')) => {
+                characters.next();
+                expanded.push('$');
+            }
+            ('$', Some('(')) => expanded.push_str("EXPANDED"),
+            _ => expanded.push(c),
+        }
+    }
+    expanded
+}
+
+#[test]
+fn a_user_namespace_that_is_only_tried_does_not_make_pods_differ() {
+    let host_users = |blueprint: &Blueprint| made(blueprint).0["spec"].get("hostUsers").cloned();
+    let tried = Blueprint { tries_user_namespace: true, ..inline() };
+    assert_eq!(host_users(&inline()), None);
+    assert_eq!(host_users(&tried), Some(json!(false)));
+    assert_eq!(tried.hash(), inline().hash());
+    let hardening = Hardening { user_namespace: true, ..Hardening::default() };
+    let required = Blueprint { hardening, ..inline() };
+    assert_eq!(host_users(&required), Some(json!(false)));
+    assert_ne!(required.hash(), inline().hash());
+    let template = SIDECAR_FIRST.replace("serviceAccountName: custom", "hostUsers: true");
+    let given = Blueprint { hardening, ..given(&template) };
+    assert_eq!(host_users(&given), Some(json!(true)), "the template says otherwise");
 }
 
 #[test]
@@ -218,7 +358,8 @@ fn the_hash_covers_what_shapes_a_pod_and_nothing_else() {
     assert_eq!(hash, inline().hash().unwrap());
     let mut others = vec![blueprint(Template::inline("x.io/wrapper:v2"))];
     others.push(Blueprint { message_limit: 1, ..inline() });
-    others.push(Blueprint { security: PodSecurity::Restricted, ..inline() });
+    others.push(restricted());
+    others.push(Blueprint { default_resources: Resources::of(&defaults()), ..inline() });
     others.push(Blueprint { pull_secret: Some("s".to_owned()), ..inline() });
     let limits = Some([("cpu".to_owned(), Quantity("1".to_owned()))].into());
     others.push(Blueprint { resources: Resources { requests: None, limits }, ..inline() });
@@ -226,7 +367,7 @@ fn the_hash_covers_what_shapes_a_pod_and_nothing_else() {
     hashes.push(hash);
     hashes.sort();
     hashes.dedup();
-    assert_eq!(hashes.len(), 6);
+    assert_eq!(hashes.len(), 7);
     let mut edited = given(SIDECAR_FIRST);
     edited.template.version = "4712".to_owned();
     assert_eq!(edited.hash(), given(SIDECAR_FIRST).hash(), "an edit that changes no pod replaces none");

@@ -94,6 +94,8 @@ pub(crate) enum Effect {
 pub(crate) enum Refusal {
     /// As many wait already as may.
     QueueFull { waiting: usize },
+    /// There are as many instances of all functions as may be, and none of them can go.
+    NoPlace { most: usize },
     /// None could be started.
     NoInstance(Arc<Failure>),
 }
@@ -108,6 +110,7 @@ pub(crate) enum Reason {
     Failed,
     Gone,
     Outdated,
+    Displaced,
 }
 
 // === impl Reason ===
@@ -123,6 +126,7 @@ impl Reason {
             Self::Failed => "failed",
             Self::Gone => "gone",
             Self::Outdated => "outdated",
+            Self::Displaced => "displaced",
         }
     }
 }
@@ -137,6 +141,7 @@ impl fmt::Display for Reason {
             Self::Failed => "it failed",
             Self::Gone => "it was deleted",
             Self::Outdated => "another one with the current template took its place",
+            Self::Displaced => "another function needs its place (--max-pods)",
         })
     }
 }

@@ -17,6 +17,10 @@ const UNREADY_TIME: Duration = Duration::from_secs(60);
 /// How long the failures of a function are remembered once it might be tried again.
 const MEMORY: Duration = Duration::from_secs(30);
 
+/// How long an instance must have idled before it makes place for another function. Functions that are called in turn
+/// would else start a pod a call.
+const SETTLED_TIME: Duration = Duration::from_secs(30);
+
 /// After so many failures in a row, warming a function up is left to the first call.
 const WARM_TRIES: u32 = 8;
 
@@ -174,6 +178,25 @@ impl Function {
             _ => true,
         });
         taken
+    }
+
+    /// The instance that idles longest, if one can go for another function: it has idled for a while, this pool may
+    /// remove it, and no call waits. So many instances are kept.
+    pub(super) fn longest_idle(&self, kept: usize, now: Instant) -> Option<(Instant, InstanceId)> {
+        if !self.queue.is_empty() {
+            return None;
+        }
+        let spare = self.alive() > kept;
+        let idle = |instance: &&Instance| {
+            instance.ours
+                && (spare || !instance.is_alive())
+                && instance.running == 0
+                && matches!(instance.stage, Stage::Ready)
+                && instance.idle_since + SETTLED_TIME <= now
+                && instance.wanted_by_others_until.is_none_or(|until| until <= now)
+        };
+        let idle = self.instances.iter().filter(idle).map(|instance| (instance.idle_since, instance.id));
+        idle.min()
     }
 
     /// Marks the instances that were not used for long enough.

@@ -129,8 +129,8 @@ impl Pool {
 
     /// The names under which an instance is about to be created: news of its pod may come before the answer to its
     /// creation, and must find the instance.
-    pub(crate) fn named(&self, instance: InstanceId, pod: &str, service: &str) {
-        self.update(|inner| inner.roster.name(instance, pod, service));
+    pub(crate) fn named(&self, instance: InstanceId, pod: &str, service: &str, reclaim_after: i64) {
+        self.update(|inner| inner.roster.name(instance, pod, service, reclaim_after));
     }
 
     /// Whether a pod with this ID is about to go. As long as it exists, a new Service of that name would select it.

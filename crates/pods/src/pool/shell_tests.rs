@@ -66,6 +66,7 @@ impl World {
             warm_at_once: 4,
             margin: Duration::ZERO,
             backoff: Backoff::default(),
+            most_instances: None,
         };
         let (pool, _ticker) = Pool::start(starter.clone(), pool_settings, template.subscribe(), garbage);
         Self { warm: pool.warm(), pool, starter, api, garbage: removals, template, _functions: functions }

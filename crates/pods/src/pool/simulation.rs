@@ -45,6 +45,7 @@ struct World {
     dice: Dice,
     now: Instant,
     limits: Limits,
+    most_instances: Option<usize>,
     pods: HashMap<InstanceId, Pod>,
     /// The instances that the pool started, by function.
     by_image: HashMap<Image, Vec<InstanceId>>,
@@ -56,18 +57,20 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, limits: Limits) -> Self {
+    fn new(seed: u64, limits: Limits, most_instances: Option<usize>) -> Self {
         let settings = Settings {
             patience: Duration::from_secs(60),
             warm_at_once: 4,
             margin: Duration::from_secs(120),
             backoff: Backoff::default(),
+            most_instances,
         };
         Self {
             state: State::new(settings, limits.clone(), HashMap::new()),
             dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             now: Instant::now(),
             limits,
+            most_instances,
             pods: HashMap::new(),
             by_image: HashMap::new(),
             waiting: HashMap::new(),
@@ -105,6 +108,11 @@ impl World {
                 self.refused += 1;
             }
             Effect::Start { instance, image, most } => {
+                let all = self.pods.len();
+                assert!(
+                    self.most_instances.is_none_or(|most| all < most),
+                    "{all} pods and one more, after {told:?}"
+                );
                 let of_image = self.by_image.entry(image.clone()).or_default();
                 of_image.retain(|instance| self.pods.contains_key(instance));
                 let counted = |pod: &&Pod| pod.ours && !pod.outdated && !pod.lost && !pod.checking;
@@ -351,7 +359,8 @@ fn the_laws_hold_over_millions_of_random_events() {
     let steps = if cfg!(debug_assertions) { 34_000 } else { 200_000 };
     let (mut answered, mut refused) = (0, 0);
     for seed in 1..=seeds {
-        let mut world = World::new(seed, limits(seed));
+        let most_instances = [None, None, Some(5), Some(12)][seed as usize % 4];
+        let mut world = World::new(seed, limits(seed), most_instances);
         for step in 0..steps {
             world.step(1 + seed as usize % 7);
             if step % 16 == 0 {
@@ -369,7 +378,7 @@ fn the_laws_hold_over_millions_of_random_events() {
 #[test]
 fn ten_thousand_functions_and_a_hundred_thousand_calls_take_seconds() {
     let begin = Instant::now();
-    let mut world = World::new(7, Limits { max_parallel_pods_per_function: 2, ..limits(1) });
+    let mut world = World::new(7, Limits { max_parallel_pods_per_function: 2, ..limits(1) }, None);
     for call in 0..100_000 {
         world.now += Duration::from_micros(100);
         let image = image(call % 10_000);

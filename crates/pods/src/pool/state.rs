@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     /// How long after its time an instance of another replica is removed, if its owner has not done so.
     pub(crate) margin: Duration,
     pub(crate) backoff: Backoff,
+    /// How many instances there may be of all functions together, whichever replica started them.
+    pub(crate) most_instances: Option<usize>,
 }
 
 /// The pool.
@@ -204,7 +206,10 @@ impl State {
         }
         // Porch's rule counts the calls before this one.
         if function.wants_another(&limits, now) {
-            self.start(image, now, effects);
+            let needed = function.alive() == 0;
+            if self.has_place(image, needed, now, effects) {
+                self.start(image, now, effects);
+            }
         }
         let Some(function) = self.functions.get_mut(image) else { return };
         function.queue.insert(call, now + self.settings.patience);
@@ -350,9 +355,14 @@ impl State {
         }
         if nothing_to_wait_for {
             if let Some(failure) = function.fresh_failure(now) {
-                self.refuse_all(image, &failure, effects);
+                self.refuse_all(image, &Refusal::NoInstance(failure), effects);
             } else if function.may_start(now) {
-                self.start(image, now, effects);
+                if self.has_place(image, true, now, effects) {
+                    self.start(image, now, effects);
+                } else {
+                    let most = self.settings.most_instances.unwrap_or_default();
+                    self.refuse_all(image, &Refusal::NoPlace { most }, effects);
+                }
             }
         }
         let function = self.functions.get(image);
@@ -361,13 +371,36 @@ impl State {
         }
     }
 
-    fn refuse_all(&mut self, image: &Image, failure: &Arc<Failure>, effects: &mut Vec<Effect>) {
+    fn refuse_all(&mut self, image: &Image, refusal: &Refusal, effects: &mut Vec<Effect>) {
         let Some(function) = self.functions.get_mut(image) else { return };
         for (call, _) in std::mem::take(&mut function.queue) {
             self.calls.remove(&call);
-            let refusal = Refusal::NoInstance(Arc::clone(failure));
-            effects.push(Effect::Refuse { call, refusal });
+            effects.push(Effect::Refuse { call, refusal: refusal.clone() });
         }
+    }
+
+    /// Whether one more instance may be started. If a function needs its first one, the instance that idled longest
+    /// makes place for it.
+    fn has_place(&mut self, image: &Image, needed: bool, now: Instant, effects: &mut Vec<Effect>) -> bool {
+        let Some(most) = self.settings.most_instances else { return true };
+        if self.homes.len() < most {
+            return true;
+        }
+        needed && self.homes.len() == most && self.displace_for(image, now, effects)
+    }
+
+    fn displace_for(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) -> bool {
+        let functions = self.functions.iter().filter(|(other, _)| *other != image);
+        let idle = functions.filter_map(|(image, function)| {
+            let kept = self.limits.get(image).unwrap_or(&self.defaults).min_pods_per_function;
+            function.longest_idle(kept, now).map(|(since, id)| (since, id, image.clone()))
+        });
+        let Some((_, id, image)) = idle.min_by_key(|(since, id, _)| (*since, *id)) else { return false };
+        if let Some(instance) = self.functions.get_mut(&image).and_then(|function| function.instance(id)) {
+            instance.stage = Stage::Leaving(Reason::Displaced);
+        }
+        self.settle(&image, now, effects);
+        !self.homes.contains_key(&id)
     }
 
     fn start(&mut self, image: &Image, now: Instant, effects: &mut Vec<Effect>) -> InstanceId {
@@ -386,7 +419,10 @@ impl State {
             let may_start =
                 |image: &Image| functions.get(image).is_none_or(|function| function.may_start(now));
             let Some(image) = self.warm_up.next(may_start) else { return };
-            if self.functions.get(&image).is_none_or(|function| function.alive() == 0) {
+            // One for which there is no place starts with its first call.
+            if self.functions.get(&image).is_none_or(|function| function.alive() == 0)
+                && self.has_place(&image, false, now, effects)
+            {
                 let id = self.start(&image, now, effects);
                 self.warm_up.began(id);
             }

@@ -34,9 +34,17 @@ fn limits() -> Limits {
 }
 
 fn pool(limits: Limits) -> State {
-    let settings =
-        Settings { patience: secs(60), warm_at_once: 2, margin: secs(120), backoff: Backoff::default() };
-    State::new(settings, limits, HashMap::new())
+    State::new(settings(), limits, HashMap::new())
+}
+
+fn settings() -> Settings {
+    Settings {
+        patience: secs(60),
+        warm_at_once: 2,
+        margin: secs(120),
+        backoff: Backoff::default(),
+        most_instances: None,
+    }
 }
 
 fn image() -> Image {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::blueprint::annotation;
 use crate::clock::Now;
-use crate::names::{CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, OWNER, RECLAIM_AFTER, TEMPLATE_HASH};
+use crate::names::{CONTAINER, DIGEST, IMAGE, IMAGE_LABEL, OWNER, RECLAIM_AFTER, REQUESTED, TEMPLATE_HASH};
 use crate::pool::Image;
 use crate::pool::state::{Event, InstanceId, Sight};
 
@@ -178,18 +178,26 @@ impl Sighting {
     }
 }
 
-/// The function that a pod runs: named by its annotation, or else by the image of its container.
+/// The function that a pod runs: named by its annotations, or else by the image of its container.
 fn image(pod: &Pod) -> Option<Image> {
-    let containers = &pod.spec.as_ref()?.containers;
-    let requested = containers.iter().find(|container| container.name == CONTAINER)?.image.as_deref()?;
-    let full = annotation(pod.metadata.annotations.as_ref(), IMAGE).unwrap_or(requested);
+    let annotations = pod.metadata.annotations.as_ref();
+    let container = container_image(pod)?;
+    let full = annotation(annotations, IMAGE).unwrap_or(container);
+    // A container that is named by a digest does not say which tag that was.
+    let requested = annotation(annotations, REQUESTED).unwrap_or(container);
     Some(Image::known_as(full.parse::<Reference>().ok()?, requested))
 }
 
-/// A pod with only the part of its spec that is read again: the node. Ten thousand whole ones would fill memory.
+fn container_image(pod: &Pod) -> Option<&str> {
+    let mut containers = pod.spec.as_ref()?.containers.iter();
+    containers.find(|container| container.name == CONTAINER)?.image.as_deref()
+}
+
+/// A pod with only the part of its spec that is read again. Ten thousand whole ones would fill memory.
 fn trimmed(mut pod: Pod) -> Pod {
-    let node_name = pod.spec.and_then(|spec| spec.node_name);
-    pod.spec = Some(PodSpec { node_name, ..PodSpec::default() });
+    if let Some(PodSpec { node_name, host_users, .. }) = pod.spec {
+        pod.spec = Some(PodSpec { node_name, host_users, ..PodSpec::default() });
+    }
     pod
 }
 
@@ -202,9 +210,13 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
 }
 
-/// The digest under which the node pulled the function's image. Some container runtimes report the ID of the unpacked
-/// image instead, without a name before it; no registry knows that.
+/// The digest under which the node pulled the function's image, where it had a choice. Some container runtimes report
+/// the ID of the unpacked image instead, without a name before it; no registry knows that.
 fn pulled(pod: &Pod) -> Option<String> {
+    // A node that is told the digest runs that, and may report another one under which it has the same image.
+    if container_image(pod)?.contains('@') {
+        return None;
+    }
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     let status = statuses.iter().find(|status| status.name == CONTAINER)?;
     let (_, digest) = status.image_id.rsplit_once('@')?;

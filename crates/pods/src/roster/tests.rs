@@ -80,7 +80,7 @@ fn endpoints(addresses: &[&str]) -> Endpoints {
 fn with_our_pod() -> Roster {
     let mut roster = roster();
     roster.add(FIRST, Record::new(Image::new("x.io/f:v1")));
-    roster.name(FIRST, POD, ID);
+    roster.name(FIRST, POD, ID, at(600).unix);
     roster.service_seen(&service(ID, ID));
     seen(&mut roster, ours(&json!({})), at(0));
     roster
@@ -222,7 +222,7 @@ fn each_change_of_our_own_pod_is_reported() {
 fn a_pod_that_was_never_ready_is_not_called_unready() {
     let mut roster = roster();
     roster.add(FIRST, Record::new(Image::new("x.io/f:v1")));
-    roster.name(FIRST, POD, ID);
+    roster.name(FIRST, POD, ID, at(600).unix);
     let pending = ours(&json!({ "status": { "phase": "Pending", "conditions": [] } }));
     assert_eq!(sights(&seen(&mut roster, pending, at(0))), []);
 }
@@ -366,4 +366,35 @@ fn a_start_sees_its_pod_as_it_was_last_seen() {
     assert!(latest.has_changed().unwrap());
     let pod: Option<Arc<Pod>> = latest.borrow().clone();
     assert_eq!(pod.unwrap().status.as_ref().unwrap().pod_ip.as_deref(), Some("10.0.0.3"));
+}
+
+#[test]
+fn a_pod_by_digest_is_known_by_the_image_that_was_requested() {
+    let digest = format!("x.io/f@sha256:{}", "a".repeat(64));
+    let changes = json!({
+        "metadata": { "annotations": { "loggia.dev/requested-image": "f:v1" } },
+        "spec": { "containers": [{ "name": "function", "image": digest }], "hostUsers": false, "nodeName": "n" },
+        "status": { "containerStatuses": [{
+            "name": "function", "image": "", "imageID": "x.io/f@sha256:another", "ready": true, "restartCount": 0,
+        }] },
+    });
+    let sighting = Sighting::of(pod(POD, &changes)).unwrap();
+    let image = sighting.image.clone().unwrap();
+    assert_eq!((image.full_name(), image.name()), ("x.io/f:v1", "f:v1"));
+    let found = seen(&mut roster(), pod(POD, &changes), at(0)).found.unwrap();
+    assert_eq!(found.record.pulled, None, "a node that is told the digest has no choice");
+    let spec = found.record.latest.borrow().as_ref().unwrap().spec.clone().unwrap();
+    assert_eq!((spec.node_name.as_deref(), spec.host_users), (Some("n"), Some(false)));
+}
+
+#[test]
+fn what_our_own_pod_says_from_its_beginning_is_not_what_another_replica_wants() {
+    let mut roster = roster();
+    roster.add(FIRST, Record::new(Image::new("x.io/f:v1")));
+    roster.name(FIRST, POD, ID, at(600).unix);
+    let held = |meaning: &Meaning| meaning.events.iter().any(|event| matches!(event, Event::Held { .. }));
+    assert!(!held(&seen(&mut roster, pod(POD, &json!({})), at(0))));
+    let later =
+        json!({ "metadata": { "annotations": { "fn.kpt.dev/reclaim-after": at(900).unix.to_string() } } });
+    assert!(held(&seen(&mut roster, pod(POD, &later), at(1))), "another one wrote that");
 }

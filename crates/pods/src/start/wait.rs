@@ -13,9 +13,13 @@ use crate::diagnosis::{self, Diagnosis, Reason};
 use crate::observe::Progress;
 use crate::pod_tls;
 use crate::pool::{Cause, Failure, FailureKind};
+use crate::user_namespaces::Support;
 
 /// How long the scheduler may report that there is no node: one may be about to join or to become free.
 const SCHEDULER_TIME: Duration = Duration::from_secs(3);
+
+/// How often the Events of a pod without a sandbox are read.
+const EVENTS_INTERVAL: Duration = Duration::from_millis(400);
 
 /// What one look at a starting pod shows.
 #[derive(Debug)]
@@ -30,6 +34,7 @@ enum Observed {
 struct History {
     seen: bool,
     no_node_since: Option<Instant>,
+    events_read: Option<Instant>,
 }
 
 impl Starter {
@@ -57,7 +62,11 @@ impl Starter {
                     }
                     return Ok(client);
                 }
-                Observed::Failed(Diagnosis { text, kind, .. }) => {
+                Observed::Failed(diagnosis) => {
+                    // Another pod, without a user namespace of its own, may fare better.
+                    let passes = self.user_namespaces.is_to_blame(pod, &diagnosis);
+                    let Diagnosis { text, kind, .. } = diagnosis;
+                    let kind = if passes { FailureKind::Passing } else { kind };
                     return Err(self.not_ready(target, pod, &text, kind, Cause::Failed));
                 }
                 Observed::Waiting if begin.elapsed() >= patience => {
@@ -93,11 +102,31 @@ impl Starter {
         if pod.and_then(|pod| pod.spec.as_ref()?.node_name.as_ref()).is_none() {
             return Observed::Waiting;
         }
+        if let Some(pod) = pod
+            && let Some(diagnosis) = self.no_sandbox(pod, history).await
+        {
+            return Observed::Failed(diagnosis);
+        }
         match self.reach(target, pod).await {
             Reached::Serving(client) => Observed::Ready(client),
             Reached::NotYet => Observed::Waiting,
             Reached::Untrusted(why) => Observed::Failed(Diagnosis::untrusted(why)),
         }
+    }
+
+    /// The kubelet reports only in Events that it cannot create a sandbox. They are read for pods that may lack one for a
+    /// lasting reason: a user namespace that the node cannot give.
+    async fn no_sandbox(&self, pod: &Pod, history: &mut History) -> Option<Diagnosis> {
+        if !Support::has_one(pod) || diagnosis::has_sandbox(pod) {
+            return None;
+        }
+        let asked = history.events_read.get_or_insert_with(Instant::now);
+        if asked.elapsed() < EVENTS_INTERVAL {
+            return None;
+        }
+        *asked = Instant::now();
+        let why = self.cluster.sandbox_failure(pod).await.ok()??;
+        Some(Diagnosis::no_sandbox(&why))
     }
 
     /// Without permission to watch pods none is ever seen.
