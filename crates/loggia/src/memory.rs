@@ -7,6 +7,7 @@ use loggia_runtimes::death::{Sentences, explain_yourself};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::Failure;
+use crate::runtimes;
 
 /// The least that makes sense.
 const LEAST: u64 = 64;
@@ -18,13 +19,14 @@ pub(crate) fn limit(mib: Option<u64>) -> Result<(), Failure> {
         return Err(format!("--memory: must be at least {LEAST}").into());
     }
     let Some(mib) = mib.or_else(default) else { return Ok(()) };
-    let wanted = mib.saturating_mul(1 << 20);
+    // The stack of the thread that runs functions counts in full, though hardly any of it is used.
+    let wanted = mib.saturating_mul(1 << 20).saturating_add(runtimes::STACK as u64);
     let Rlimit { current, maximum } = getrlimit(Resource::Data);
     let limit = [current, maximum].into_iter().flatten().fold(wanted, u64::min);
     explain_yourself(Sentences {
         memory: format!(
             "error: more than {} MiB of memory were needed, and the command was stopped; --memory allows more\n",
-            limit >> 20
+            limit.saturating_sub(runtimes::STACK as u64) >> 20
         ),
         stack: "error: the package is nested too deeply, and the command was stopped\n".to_owned(),
     });

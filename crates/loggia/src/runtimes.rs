@@ -15,7 +15,7 @@ use crate::interrupt::Interrupts;
 use crate::memory;
 
 /// The stack of threads that run functions.
-const STACK: usize = 64 << 20;
+pub(crate) const STACK: usize = 64 << 20;
 
 /// The runtimes in the order they are asked. From here on the memory of the command is limited.
 pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Chain, Failure> {

@@ -5,12 +5,22 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 
 use crate::workers::frame::Death;
 
 /// How far from the stack pointer a fault is one of the stack: a guard page and a frame of some size.
 const NEAR: usize = 1 << 20;
+
+/// What an allocation costs beside its size.
+const OVERHEAD: usize = 16;
+
+/// Bytes that may be in use; 0 for no limit of our own.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that are in use, as far as they were counted. Threads take turns in a worker, so plain loads and stores do: where
+/// two race, a few bytes are lost, and the kernel's limit is behind this one.
+static USED: AtomicIsize = AtomicIsize::new(0);
 
 /// An allocation has failed.
 static FAILED: AtomicBool = AtomicBool::new(false);
@@ -33,23 +43,57 @@ pub struct Sentences {
 // SAFETY: every method passes its arguments on to the system's allocator and returns what that returns.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !take(layout.size() + OVERHEAD) {
+            return noted(std::ptr::null_mut());
+        }
         // SAFETY: as promised by the caller.
         noted(unsafe { System.alloc(layout) })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        give_back(layout.size() + OVERHEAD);
         // SAFETY: as promised by the caller.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if !take(layout.size() + OVERHEAD) {
+            return noted(std::ptr::null_mut());
+        }
         // SAFETY: as promised by the caller.
         noted(unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        match size.checked_sub(layout.size()) {
+            Some(more) if !take(more) => return noted(std::ptr::null_mut()),
+            Some(_) => {}
+            None => give_back(layout.size() - size),
+        }
         // SAFETY: as promised by the caller.
         noted(unsafe { System.realloc(block, layout, size) })
+    }
+}
+
+/// Counts bytes that are about to be allocated, unless they are too many.
+#[inline]
+fn take(bytes: usize) -> bool {
+    let limit = LIMIT.load(Ordering::Relaxed);
+    if limit == 0 {
+        return true;
+    }
+    let used = USED.load(Ordering::Relaxed).saturating_add_unsigned(bytes);
+    if used > limit.cast_signed() {
+        return false;
+    }
+    USED.store(used, Ordering::Relaxed);
+    true
+}
+
+#[inline]
+fn give_back(bytes: usize) {
+    if LIMIT.load(Ordering::Relaxed) != 0 {
+        USED.store(USED.load(Ordering::Relaxed).saturating_sub_unsigned(bytes), Ordering::Relaxed);
     }
 }
 
@@ -59,6 +103,12 @@ fn noted(block: *mut u8) -> *mut u8 {
         FAILED.store(true, Ordering::Relaxed);
     }
     block
+}
+
+/// Lets this process use so many bytes from now on, as its allocator counts them.
+pub(crate) fn allow_memory(bytes: u64) {
+    let most = usize::try_from(isize::MAX).unwrap_or(usize::MAX);
+    LIMIT.store(usize::try_from(bytes).unwrap_or(most).clamp(1, most), Ordering::Relaxed);
 }
 
 /// Has this process exit with a code of [`Death`] where it would abort.

@@ -12,7 +12,6 @@ use std::process::ExitCode;
 
 use loggia_functions::{Output, find};
 use rustix::buffer::spare_capacity;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::stdio::stdin;
 
 use crate::SchemaFolders;
@@ -20,7 +19,6 @@ use crate::death;
 use crate::workers::frame::{
     AnswerHead, Confined, Death, REQUEST, RequestHead, STDERR_LIMIT, Status,
 };
-use crate::workers::settings::STACK;
 
 mod confine;
 mod seccomp;
@@ -30,6 +28,9 @@ pub(crate) const ENTRY: &str = "__worker";
 
 /// How much is read at a time, and how much room is kept between calls.
 const CHUNK: usize = 64 << 10;
+
+/// The stack of the thread that works.
+const STACK: usize = 16 << 20;
 
 /// By how much a worker may have grown, in KiB, and still be used again.
 const GROWTH: u64 = 48 << 10;
@@ -43,8 +44,6 @@ struct Start {
 /// The worker's end of the socket, which is its standard input.
 struct Server {
     schemas: SchemaFolders,
-    /// The memory that calls have had so far.
-    memory: u64,
     /// The most memory in KiB that was in use before the first call.
     baseline: u64,
     received: Vec<u8>,
@@ -77,19 +76,17 @@ impl Start {
     fn serve(self) -> io::Result<()> {
         let Self { memory, schemas } = self;
         confine::shrink()?;
-        confine::limit(memory.saturating_add(STACK))?;
+        confine::limit(memory)?;
         death::exit_with_reason();
         let landlock = confine::hide_files(&schemas);
         // A panic is answered as one; there is no place for its text.
         std::panic::set_hook(Box::new(|_| {}));
         let work = move || {
-            confine::forbid_processes();
             let seccomp = seccomp::allow_computing(!schemas.paths().is_empty());
             let confined = Confined { landlock, seccomp };
-            Server::new(schemas, memory).serve(confined)
+            Server::new(schemas).serve(confined)
         };
-        let stack = usize::try_from(STACK).unwrap_or(usize::MAX);
-        let thread = std::thread::Builder::new().stack_size(stack).spawn(work)?;
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn(work)?;
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the worker panicked")))
     }
 }
@@ -97,15 +94,15 @@ impl Start {
 // === impl Server ===
 
 impl Server {
-    fn new(schemas: SchemaFolders, memory: u64) -> Self {
-        Self { schemas, memory, baseline: confine::peak(), received: Vec::with_capacity(CHUNK) }
+    fn new(schemas: SchemaFolders) -> Self {
+        Self { schemas, baseline: confine::peak(), received: Vec::with_capacity(CHUNK) }
     }
 
     fn serve(mut self, confined: Confined) -> io::Result<()> {
         let ready = AnswerHead { exit: confined.encode(), ..AnswerHead::empty(Status::Ready) };
         answer(ready, &[], &[])?;
         while let Some((head, body)) = self.receive()? {
-            self.allow(head.memory)?;
+            death::allow_memory(head.memory);
             self.work(head, body)?;
             self.received.clear();
             self.received.shrink_to(CHUNK);
@@ -131,17 +128,6 @@ impl Server {
             }
         }
         Ok(Some((head, REQUEST)))
-    }
-
-    /// Sets the memory of a call, which is most often that of the call before.
-    fn allow(&mut self, memory: u64) -> io::Result<()> {
-        if memory != self.memory {
-            let maximum = getrlimit(Resource::Data).maximum;
-            let current = Some(memory.saturating_add(STACK));
-            setrlimit(Resource::Data, Rlimit { current, maximum })?;
-            self.memory = memory;
-        }
-        Ok(())
     }
 
     fn work(&self, head: RequestHead, body: usize) -> io::Result<()> {

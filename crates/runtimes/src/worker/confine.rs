@@ -17,6 +17,9 @@ use crate::SchemaFolders;
 /// The newest interface of Landlock that is used; an older kernel enforces what it knows.
 const NEWEST: ABI = ABI::V6;
 
+/// Address space of the stacks of this thread and those that functions start.
+const STACKS: u64 = if cfg!(debug_assertions) { 768 << 20 } else { 256 << 20 };
+
 /// Descriptors: the socket, two that lead nowhere, and those of schemas while they are read.
 const FILES: u64 = 32;
 
@@ -53,18 +56,15 @@ fn use_one_arena() {
     }
 }
 
-/// Limits the process to so many bytes of memory that it writes to, and to nothing of all else.
+/// Limits the process to so many bytes of memory that it writes to, and to nothing of all else. New processes are a
+/// matter of the filter of system calls: the limit on them is that of a user, and counts threads.
 pub(super) fn limit(memory: u64) -> io::Result<()> {
-    // Reaching this limit fails an allocation, while the size of the program itself does not count.
-    set_limit(Resource::Data, memory)?;
+    // The allocator keeps to the memory of a call; this is for what goes past it, and for what it wastes. Stacks count
+    // in full, and the size of the program does not.
+    set_limit(Resource::Data, memory.saturating_add(STACKS))?;
     set_limit(Resource::Core, 0)?;
     set_limit(Resource::Fsize, 0)?;
     set_limit(Resource::Nofile, FILES)
-}
-
-/// The thread that works is the last one. Not all users are bound by this, but all are by the filter of system calls.
-pub(super) fn forbid_processes() {
-    let _ = set_limit(Resource::Nproc, 0);
 }
 
 fn set_limit(resource: Resource, limit: u64) -> io::Result<()> {

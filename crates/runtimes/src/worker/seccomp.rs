@@ -1,4 +1,5 @@
-//! The system calls that a worker may make: those that computing takes. All others fail with "not permitted".
+//! The system calls that a worker may make: those that computing takes. All others fail as if the kernel did
+//! not have them, and the C library then does without where it can.
 
 use std::collections::BTreeMap;
 
@@ -30,9 +31,11 @@ const PLAIN: &[c_long] = &[
     libc::SYS_restart_syscall,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
+    libc::SYS_rseq,
     libc::SYS_rt_sigreturn,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
     libc::SYS_sigaltstack,
     libc::SYS_write,
     libc::SYS_writev,
@@ -70,6 +73,14 @@ fn program(files: bool) -> Built<BpfProgram> {
     let data = u64::from(libc::RLIMIT_DATA);
     let data = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, data)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![own, data])?]);
+    // Some functions need a thread with a larger stack. A new process is something else.
+    let thread = SeccompCmpOp::MaskedEq(u64::from((libc::CLONE_THREAD | libc::CLONE_VM).unsigned_abs()));
+    rules.insert(
+        libc::SYS_clone,
+        vec![when(0, thread, u64::from((libc::CLONE_THREAD | libc::CLONE_VM).unsigned_abs()))?],
+    );
+    let name = u64::from(libc::PR_SET_NAME.unsigned_abs());
+    rules.insert(libc::SYS_prctl, vec![when(0, SeccompCmpOp::Eq, name)?]);
     let question = u64::try_from(libc::F_GETFD).unwrap_or(1);
     rules.insert(libc::SYS_fcntl, vec![when(1, SeccompCmpOp::Eq, question)?]);
     if files {
@@ -77,7 +88,7 @@ fn program(files: bool) -> Built<BpfProgram> {
         let writing = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
         rules.insert(libc::SYS_openat, vec![when(2, without(writing), 0)?]);
     }
-    let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let refuse = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let machine = TargetArch::try_from(std::env::consts::ARCH)?;
     Ok(SeccompFilter::new(rules, refuse, SeccompAction::Allow, machine)?.try_into()?)
 }

@@ -8,8 +8,8 @@ use crate::SchemaFolders;
 /// How long a built-in function may run unless told otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The stack of the thread that runs functions; programs of users recurse. Memory is taken only as far as it is used.
-pub(crate) const STACK: u64 = 64 << 20;
+/// What the stack of a call can come to beside its memory: programs of users recurse.
+const STACK: u64 = 128 << 20;
 
 /// The memory of a call that is expected to be cheap.
 const CHEAP: u64 = 64 << 20;
@@ -26,7 +26,7 @@ const GROWTH: u64 = 12;
 pub struct Settings {
     /// The program to start, which calls [`enter`](super::enter) first thing.
     pub program: PathBuf,
-    /// Bytes that a call may use. The stack comes on top.
+    /// Bytes that a call may use, beside its stack.
     pub memory: u64,
     /// The same for a call that is expected to be cheap. One that needs more runs once more with [`memory`](Self::memory).
     pub cheap_memory: u64,
@@ -75,7 +75,7 @@ impl Settings {
     #[must_use]
     pub fn within(budget: u64, cores: usize, message_limit: usize) -> Self {
         let cores = cores.max(1) as u64;
-        let cheap_slots = (budget / 2 / CHEAP).clamp(1, 2 * cores);
+        let cheap_slots = (budget / 4 / CHEAP).clamp(1, 2 * cores);
         let rest = budget.saturating_sub(cheap_slots * CHEAP);
         let wanted = STACK + (message_limit as u64).saturating_mul(GROWTH).clamp(LEAST, MOST);
         let slots = (rest / wanted).clamp(1, cores);
