@@ -32,8 +32,7 @@ const FUNCTIONS: [(&str, &str); 3] =
 fn main() -> Outcome {
     let here = env::current_exe()?;
     let target = here.parent().and_then(Path::parent).ok_or("this program stands in a target folder")?;
-    let runner =
-        env::var_os("RUNNER").map_or_else(|| target.join("release/function-runner"), PathBuf::from);
+    let runner = env::var_os("RUNNER").map_or_else(|| target.join("release/function-runner"), PathBuf::from);
     let Some(peer) = env::var_os("PEER_RUNNER").map(PathBuf::from).filter(|path| path.is_file()) else {
         println!("left out: there is no other runner (PEER_RUNNER=)");
         return Ok(());
@@ -42,7 +41,10 @@ fn main() -> Outcome {
     let span = Duration::from_secs_f64(seconds);
     let mut group = Group::new("builtin-path", "Built-in functions in worker processes");
     println!("builtin path: {ROUNDS} rounds of {seconds} s each, this runner and the other in turn");
-    println!("{:<16}{:>10}{:>9}{:>12}{:>12}{:>8}   p50/p99, this and other (ms)", "function", "resources", "callers", "this/s", "other/s", "ratio");
+    println!(
+        "{:<16}{:>10}{:>9}{:>12}{:>12}{:>8}   p50/p99, this and other (ms)",
+        "function", "resources", "callers", "this/s", "other/s", "ratio"
+    );
     let (ours, theirs) = (Service::start(&runner)?, Service::start(&peer)?);
     for (function, data) in FUNCTIONS {
         for resources in RESOURCES {
@@ -77,7 +79,9 @@ fn main() -> Outcome {
 fn list(data: &str, resources: usize) -> Bytes {
     let config = match data {
         "" => String::new(),
-        data => format!("functionConfig:\n  apiVersion: v1\n  kind: ConfigMap\n  metadata:\n    name: config\n  data:\n{data}"),
+        data => format!(
+            "functionConfig:\n  apiVersion: v1\n  kind: ConfigMap\n  metadata:\n    name: config\n  data:\n{data}"
+        ),
     };
     let items: String = (0..resources)
         .map(|item| {
@@ -191,7 +195,8 @@ impl Round {
 
 /// The median of the ratios of neighbouring rounds.
 fn ratio(these: &[Round], those: &[Round]) -> f64 {
-    let mut ratios: Vec<_> = these.iter().zip(those).map(|(this, other)| this.rate() / other.rate()).collect();
+    let mut ratios: Vec<_> =
+        these.iter().zip(those).map(|(this, other)| this.rate() / other.rate()).collect();
     ratios.sort_by(f64::total_cmp);
     ratios[ratios.len() / 2]
 }

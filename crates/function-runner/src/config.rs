@@ -146,7 +146,8 @@ impl Surroundings {
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
-        let Flags { service, log: _, builtins, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
+        let Flags { service, log: _, builtins, exec, pods: _, pod_tls: _, registries: _, given, leftover } =
+            flags;
         let ServiceFlags {
             port,
             disable_runtimes,
@@ -171,7 +172,8 @@ impl Config {
         let catalog = check_prefix(default_image_prefix).map_err(UsageError::ImagePrefix)?;
         let exec = enabled(Runtime::Exec)
             .then(|| ExecConfig::resolve(exec, given.contains("config"), concurrent, surroundings));
-        let schemas = SchemaFolders::new(schema_folder.iter().map(PathBuf::from)).context("--schema-folder")?;
+        let schemas =
+            SchemaFolders::new(schema_folder.iter().map(PathBuf::from)).context("--schema-folder")?;
         let builtins = enabled(Runtime::Builtin)
             .then(|| BuiltinConfig::resolve(builtins, surroundings.cores, message_limit, schemas))
             .transpose()?;

@@ -25,15 +25,15 @@ fn with_config(data: &str, items: &str) -> String {
 
 fn starlark(source: &str) -> String {
     let source: String = source.lines().map(|line| format!("      {line}\n")).collect();
-    with_config(&format!("    source: |\n{source}"), "- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n")
+    with_config(
+        &format!("    source: |\n{source}"),
+        "- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n",
+    )
 }
 
 /// A value of 100 kB that is replaced by 2.5 GB of itself.
 fn bomb() -> String {
-    let data = format!(
-        "    by-value-regex: '^(A+)$'\n    put-value: '{}'\n",
-        "${1}".repeat(25_000)
-    );
+    let data = format!("    by-value-regex: '^(A+)$'\n    put-value: '{}'\n", "${1}".repeat(25_000));
     let item = format!(
         "- {{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}, data: {{k: {}}}}}\n",
         "A".repeat(100_000)
@@ -61,9 +61,9 @@ fn busy(server: &Server) -> Vec<u32> {
 
 fn threads_run(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok()).any(|stat| {
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
-    })
+    threads
+        .filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok())
+        .any(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
 }
 
 async fn answers(client: &Client) {
@@ -108,11 +108,18 @@ fn honest() -> String {
 async fn memory_beyond_the_flag_is_refused_by_name_and_so_is_a_stack_that_is_full() {
     let (_functions, server) = serve(&["--builtin-memory=20000000"]);
     let client = server.client();
-    let items: String = (0..40_000).map(|item| format!("- {{apiVersion: v1, kind: X, metadata: {{name: a{item}}}}}\n")).collect();
+    let items: String = (0..40_000)
+        .map(|item| format!("- {{apiVersion: v1, kind: X, metadata: {{name: a{item}}}}}\n"))
+        .collect();
     let list = format!("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n{items}");
     let status = evaluate(&client, "no-op", list).await.map(drop).unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
-    assert!(status.message().contains("needed more than 19 MiB of memory and was stopped; --builtin-memory allows more"), "{status:?}");
+    assert!(
+        status
+            .message()
+            .contains("needed more than 19 MiB of memory and was stopped; --builtin-memory allows more"),
+        "{status:?}"
+    );
     answers(&client).await;
     let deep = starlark(&format!("x = {}1{}", "[".repeat(200_000), "]".repeat(200_000)));
     let status = evaluate(&client, "starlark", deep).await.unwrap_err();
@@ -132,7 +139,10 @@ async fn a_call_ends_with_its_deadline_its_caller_and_the_flag() {
     // The flag.
     let status = client.evaluate("starlark", starlark(ENDLESS).into(), None).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
-    assert!(status.message().contains("ran for longer than 1s and was stopped; --builtin-timeout allows more"), "{status:?}");
+    assert!(
+        status.message().contains("ran for longer than 1s and was stopped; --builtin-timeout allows more"),
+        "{status:?}"
+    );
     assert!(eventually("nothing computes", || busy(&server).is_empty()).await < Duration::from_secs(1));
     drop(server);
     // The caller goes away.
@@ -180,10 +190,7 @@ async fn workers_that_are_killed_from_outside_cost_no_call() {
         }
         answers(&client).await;
     }
-    eventually("the dead are buried", || {
-        workers_of(server.pid()).into_iter().all(is_running)
-    })
-    .await;
+    eventually("the dead are buried", || workers_of(server.pid()).into_iter().all(is_running)).await;
 }
 
 #[tokio::test]

@@ -100,9 +100,18 @@ fn give_back(bytes: usize) {
 #[inline]
 fn noted(block: *mut u8) -> *mut u8 {
     if block.is_null() {
-        FAILED.store(true, Ordering::Relaxed);
+        nothing_left();
     }
     block
+}
+
+#[cold]
+fn nothing_left() {
+    FAILED.store(true, Ordering::Relaxed);
+    // The runtime would write a line of its own before it aborts.
+    if SENTENCES.get().is_some() {
+        end(libc::SIGABRT, Death::Memory);
+    }
 }
 
 /// Lets this process use so many bytes from now on, as its allocator counts them.

@@ -16,9 +16,7 @@ use rustix::stdio::stdin;
 
 use crate::SchemaFolders;
 use crate::death;
-use crate::workers::frame::{
-    AnswerHead, Confined, Death, REQUEST, RequestHead, STDERR_LIMIT, Status,
-};
+use crate::workers::frame::{AnswerHead, Confined, Death, REQUEST, RequestHead, STDERR_LIMIT, Status};
 
 mod confine;
 mod seccomp;

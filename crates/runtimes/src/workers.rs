@@ -180,7 +180,8 @@ impl Workers {
     }
 
     fn explain(&self, ended: Result<Answer, Stopped>, limit: usize) -> Result<Outcome, RunError> {
-        let Answer { head, stdout, stderr } = ended.map_err(|stopped| self.shared.settings.explain(stopped))?;
+        let Answer { head, stdout, stderr } =
+            ended.map_err(|stopped| self.shared.settings.explain(stopped))?;
         match head.status {
             Status::Done => Ok(Outcome {
                 output: Payload::Bytes(stdout),
