@@ -1,7 +1,8 @@
 //! What built-in functions cost in worker processes, beside a runner that runs them in its own process.
 //!
 //! Both servers get the same calls over gRPC. Rounds alternate, and the ratio is the median of those of neighbours, so that
-//! a noisy machine is noisy for both. `PEER_RUNNER` names the other runner, `RUNNER` this one if it is elsewhere.
+//! a noisy machine is noisy for both. `OLD_RUNNER` names the other runner, an
+//! earlier build, and `RUNNER` this one if it is elsewhere.
 
 #![allow(clippy::disallowed_methods, reason = "it starts what it measures, and waits for it")]
 
@@ -33,8 +34,8 @@ fn main() -> Outcome {
     let here = env::current_exe()?;
     let target = here.parent().and_then(Path::parent).ok_or("this program stands in a target folder")?;
     let runner = env::var_os("RUNNER").map_or_else(|| target.join("release/function-runner"), PathBuf::from);
-    let Some(peer) = env::var_os("PEER_RUNNER").map(PathBuf::from).filter(|path| path.is_file()) else {
-        println!("left out: there is no other runner (PEER_RUNNER=)");
+    let Some(peer) = env::var_os("OLD_RUNNER").map(PathBuf::from).filter(|path| path.is_file()) else {
+        println!("left out: there is no other runner (OLD_RUNNER=)");
         return Ok(());
     };
     let seconds = env::var("LOGGIA_BENCH_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0.3);
