@@ -10,27 +10,28 @@
 //! worker is killed, and its slot is free when it is gone.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use loggia_function::{Call, Exit, Guarded, Image, Outcome, Payload, RunError};
 use loggia_functions::Function;
-use loggia_process::{WorkerProcess, passed, slow_down};
+use loggia_process::passed;
 use tokio::runtime::Handle;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{AcquireError, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
+mod busy;
 pub(crate) mod frame;
 mod keeper;
 mod link;
 pub(crate) mod settings;
 
 pub use crate::worker::enter;
+use busy::{Busy, Worker, bury, told_to_stop};
 use frame::{Confined, Death, Status};
 use keeper::Keeper;
-use link::{Answer, Broken, Link, Request};
+use link::{Answer, Link, Request};
 pub use settings::{LimitFlags, Settings, TIMEOUT};
 
 /// The input of a call that is not expected to be cheap.
@@ -74,29 +75,11 @@ struct Idle {
     since: Instant,
 }
 
-/// A worker that can be asked.
-#[derive(Debug)]
-struct Worker {
-    link: Link,
-    process: WorkerProcess,
-    /// Where the folders with schemas really were when it started; it can read nothing else.
-    schemas: Vec<PathBuf>,
-    _alive: watch::Receiver<()>,
-}
-
 /// What a call is expected to need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weight {
     Cheap,
     Other,
-}
-
-/// A worker at work, in its slot. Dropped, the worker is killed, and the slot is free when it is gone.
-#[derive(Debug)]
-struct Busy<'a> {
-    shared: &'a Arc<Shared>,
-    worker: Option<Worker>,
-    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Why a worker was stopped, or stopped.
@@ -279,13 +262,14 @@ impl Shared {
             () = passed(deadline) => return Err(Stopped::Deadline),
         };
         let mut busy = Busy { shared: self, worker: None, permit: Some(permit) };
+        let mut stop = self.stop.subscribe();
         let worker = match self.take_idle() {
             Some(worker) => worker,
             None => tokio::select! {
                 biased;
                 worker = self.start_worker() => worker?,
                 () = passed(deadline) => return Err(Stopped::Deadline),
-                () = told_to_stop(self.stop.subscribe()) => return Err(Stopped::Service),
+                () = told_to_stop(&mut stop) => return Err(Stopped::Service),
             },
         };
         busy.worker = Some(worker);
@@ -336,7 +320,8 @@ impl Shared {
         let started = keeper.worker(settings.program.clone(), arguments).await;
         let (process, socket) = started.map_err(Stopped::Socket)?;
         let link = Link::new(socket).map_err(Stopped::Socket)?;
-        let worker = Worker { link, process, schemas, _alive: self.alive.subscribe() };
+        let (stop, alive) = (self.stop.subscribe(), self.alive.subscribe());
+        let worker = Worker { link, process, schemas, stop, _alive: alive };
         match timeout(START_TIME, worker.link.ready()).await {
             Ok(Ok(head)) => {
                 self.warn_once(Confined::decode(head.exit));
@@ -397,125 +382,5 @@ async fn tidy(shared: Weak<Shared>) {
         };
         old.into_iter().for_each(|idle| bury(idle.worker, None));
         Shared::start_spare(&shared);
-    }
-}
-
-async fn told_to_stop(mut stop: watch::Receiver<bool>) {
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        // The pool is gone, so `stop` cannot be called any more.
-        std::future::pending::<()>().await;
-    }
-}
-
-// === impl Busy ===
-
-impl Busy<'_> {
-    async fn run(
-        &mut self,
-        weight: Weight,
-        request: &Request<'_>,
-        deadline: Option<Instant>,
-    ) -> Result<Answer, Stopped> {
-        let Self { shared, worker, permit } = self;
-        let Some(asked) = worker.as_ref() else { return Err(Stopped::Garbage) };
-        let pid = asked.process.pid();
-        let limit = Instant::now() + shared.settings.timeout;
-        let until = deadline.map_or(limit, |deadline| deadline.min(limit));
-        let mut slow = false;
-        let ended = {
-            let mut exchange = std::pin::pin!(asked.link.ask(request));
-            let mut demoted = std::pin::pin!(async {
-                sleep(CHEAP_TIME).await;
-                slow_down(pid);
-                Arc::clone(&shared.other).acquire_owned().await
-            });
-            let mut stop = std::pin::pin!(told_to_stop(shared.stop.subscribe()));
-            let mut timer = std::pin::pin!(tokio::time::sleep_until(until));
-            loop {
-                tokio::select! {
-                    biased;
-                    ended = &mut exchange => break Ok(ended),
-                    () = &mut stop => break Err(Stopped::Service),
-                    () = &mut timer => {
-                        break Err(if deadline == Some(until) { Stopped::Deadline } else { Stopped::OverTime });
-                    }
-                    moved = &mut demoted, if weight == Weight::Cheap && !slow => {
-                        slow = true;
-                        // Its place among the cheap calls is free again.
-                        if let Ok(moved) = moved {
-                            *permit = Some(moved);
-                        }
-                    }
-                }
-            }
-        };
-        match ended? {
-            Ok(answer) => {
-                self.give_back(answer.head.grown || slow);
-                Ok(answer)
-            }
-            Err(broken) => {
-                let Some(worker) = self.worker.take() else { return Err(Stopped::Garbage) };
-                let stopped = worker.death(broken).await;
-                Shared::start_spare(self.shared);
-                Err(stopped)
-            }
-        }
-    }
-
-    /// The call is over; a worker that has grown or was slowed down is not used again.
-    fn give_back(&mut self, replace: bool) {
-        let Some(worker) = self.worker.take() else { return };
-        if replace {
-            bury(worker, self.permit.take());
-            Shared::start_spare(self.shared);
-        } else {
-            self.shared.put_idle(worker);
-        }
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        if let Some(worker) = self.worker.take() {
-            bury(worker, self.permit.take());
-            Shared::start_spare(self.shared);
-        }
-    }
-}
-
-// === impl Worker ===
-
-impl Worker {
-    /// Why it does not answer. It is gone when this returns.
-    async fn death(self, broken: Broken) -> Stopped {
-        let Self { link, process, _alive: alive, .. } = self;
-        drop(link);
-        let waited = tokio::task::spawn_blocking(move || {
-            let status = process.end();
-            drop(alive);
-            status
-        });
-        match (broken, waited.await) {
-            (Broken::Closed, Ok(Ok(status))) => Stopped::Died(Exit::from(status)),
-            (Broken::Closed, _) | (Broken::Garbage, _) => Stopped::Garbage,
-            (Broken::Socket(error), _) => Stopped::Socket(error),
-        }
-    }
-}
-
-/// Kills a worker at once, and frees its slot when it is gone.
-fn bury(mut worker: Worker, permit: Option<OwnedSemaphorePermit>) {
-    worker.process.kill();
-    let Worker { link, process, _alive: alive, .. } = worker;
-    // The runtime that watches the socket must be there to let go of it.
-    drop(link);
-    let wait = move || {
-        let _ = process.end();
-        drop((alive, permit));
-    };
-    match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(wait)),
-        Err(_) => wait(),
     }
 }
