@@ -25,6 +25,7 @@ mod memory;
 mod packages;
 mod confinement;
 mod pod_hardening;
+mod builtins;
 mod pods;
 mod policy;
 
@@ -32,6 +33,7 @@ pub(crate) use limits::LimitConfig;
 pub(crate) use memory::MemoryBudget;
 pub(crate) use packages::PackageConfig;
 pub(crate) use confinement::ConfinementConfig;
+pub(crate) use builtins::BuiltinConfig;
 pub(crate) use pods::PodConfig;
 pub(crate) use policy::PolicyConfig;
 
@@ -42,7 +44,7 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) port: u16,
-    pub(crate) builtin: bool,
+    pub(crate) builtins: Option<BuiltinConfig>,
     pub(crate) exec: Option<ExecConfig>,
     pub(crate) pods: Option<PodConfig>,
     pub(crate) packages: PackageConfig,
@@ -202,6 +204,7 @@ impl Config {
             packages,
             confinement: _,
             pod_hardening: _,
+            builtins,
             given,
             leftover,
         } = flags;
@@ -242,6 +245,11 @@ impl Config {
             }
             false => None,
         };
+        let schemas =
+            SchemaFolders::new(schema_folder.iter().map(PathBuf::from)).context("--schema-folder")?;
+        let builtins = enabled(Runtime::Builtin)
+            .then(|| BuiltinConfig::resolve(builtins, surroundings.cores, message_limit, schemas))
+            .transpose()?;
         // Outside of packages short names get the prefix only if the flag was given.
         let image_prefix = Some(catalog.clone())
             .filter(|prefix| given.contains("default-image-prefix") && !prefix.is_empty());
@@ -253,7 +261,7 @@ impl Config {
         };
         Ok(Self {
             port,
-            builtin: enabled(Runtime::Builtin),
+            builtins,
             exec,
             pods,
             packages: PackageConfig::resolve(packages)?,
@@ -364,7 +372,7 @@ mod tests {
     #[test]
     fn on_a_laptop_the_service_goes_on_without_pods_or_a_config_file() {
         let config = resolve(&[], &Surroundings { cores: 2, ..Default::default() }).unwrap();
-        assert!(config.builtin);
+        assert!(config.builtins.is_some());
         let exec = config.exec.unwrap();
         assert_eq!((exec.config, exec.concurrent), (None, 16));
     }
@@ -381,7 +389,7 @@ mod tests {
     #[test]
     fn runtimes_are_trimmed_and_typos_refused() {
         let config = resolve(&["--disable-runtimes= exec , pod,builtin,"], &in_cluster()).unwrap();
-        assert!(!config.builtin && config.exec.is_none());
+        assert!(config.builtins.is_none() && config.exec.is_none());
         assert_eq!(
             resolve(&["--disable-runtimes=exce"], &Surroundings::default()).unwrap_err(),
             "--disable-runtimes: there is no runtime `exce`; there are builtin, exec and pod"

@@ -69,6 +69,16 @@ loggia_go::flags! {
         log_format: String = "text", "How to log: text for the lines of klog, or json.";
     }
 
+    /// How built-in functions run.
+    pub(crate) struct BuiltinFlags {
+        builtin_timeout: Duration = Duration::from_secs(60), "The longest that a built-in function may run.";
+        builtin_memory: i64,
+            "The most memory in bytes of a call of a built-in function; 0 for a share of what the service may use.";
+        max_concurrent_builtins: i64,
+            "The most built-in functions with much input, or programs of users, that run at once; 0 for as many as \
+             memory and cores allow. Cheap ones have slots of their own.";
+    }
+
     /// How exec functions run.
     pub(crate) struct ExecFlags {
         functions: String = "./functions", "The folder with the programs of exec functions.";
@@ -207,6 +217,7 @@ pub(crate) struct Flags {
     pub(crate) service: ServiceFlags,
     pub(crate) limits: LimitFlags,
     pub(crate) log: LogFlags,
+    pub(crate) builtins: BuiltinFlags,
     pub(crate) exec: ExecFlags,
     pub(crate) confinement: ConfinementFlags,
     pub(crate) pods: PodFlags,
@@ -243,12 +254,13 @@ impl Flags {
             packages,
             confinement,
             pod_hardening,
+            builtins,
             given: _,
             leftover: _,
         } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
         let set = set.table(service).table(limits).table(log).table(exec).table(pods);
-        set.table(pod_tls).table(registries).table(policy).table(packages).table(confinement).table(pod_hardening)
+        set.table(pod_tls).table(registries).table(policy).table(packages).table(confinement).table(pod_hardening).table(builtins)
     }
 }
 

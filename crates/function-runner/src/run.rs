@@ -15,8 +15,7 @@ use loggia_packages::service::PackageService;
 use loggia_pods::PodEvaluator;
 use loggia_process::{self as process, Confinement, Environment, Limits, Processes};
 use loggia_registry::Images;
-use loggia_runtimes::guard::Guard;
-use loggia_runtimes::{Builtin, ExecCommand, ExecSettings, ExecTable};
+use loggia_runtimes::{Builtin, ExecCommand, ExecSettings, ExecTable, Workers};
 use loggia_telemetry::{Sources, Telemetry};
 use tracing::{info, warn};
 
@@ -33,7 +32,7 @@ const STDERR_LIMIT: usize = 1 << 20;
 pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> {
     let Config {
         port,
-        builtin,
+        builtins,
         exec,
         pods,
         packages,
@@ -47,7 +46,6 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         traces,
         tls,
         access,
-        schemas,
         images,
     } = config;
     let LimitConfig { budget, limits, address, reflection, package_service } = limits;
@@ -82,9 +80,12 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
     }
     let lifecycle = Lifecycle::default();
     let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
-    let (mut processes, mut pool) = (None, None);
-    if builtin {
-        runtimes.push(Arc::new(Builtin::on_own_threads(Guard::default()).with_schemas(schemas)));
+    let (mut workers, mut processes, mut pool) = (None, None, None);
+    if let Some(builtins) = builtins {
+        let pool = Workers::new(builtins.workers(budget.builtins()));
+        pool.keep_ready();
+        runtimes.push(Arc::new(Builtin::in_workers(pool.clone())));
+        workers = Some(pool);
     }
     if let Some(exec) = exec {
         let (exec, children) = exec_table(exec, message_limit)?;
@@ -153,6 +154,9 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         show(&address, telemetry.clone()).await;
     }
     let clean_up = async {
+        if let Some(workers) = workers {
+            let _ = tokio::time::timeout(REAP_TIME, workers.stop()).await;
+        }
         if let Some(processes) = processes {
             let _ = tokio::time::timeout(REAP_TIME, processes.stop()).await;
         }

@@ -30,12 +30,14 @@ pub mod memory;
 mod orphans;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 pub use capture::Captured;
 use child::{Broken, Child, Conversation, Ended};
 #[cfg(feature = "confine")]
 pub use confine::{Abi, Confinement, ConfinementError, Files, OverLimit, ResourceLimits, Settings};
 pub use orphans::adopt_orphans;
+pub use worker::{WorkerProcess, slow_down};
 
 /// How long a group that was told to end may take before it is killed.
 const TERM_GRACE: Duration = Duration::from_millis(300);

@@ -96,22 +96,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A number of bytes as Kubernetes writes quantities, without fractions.
 fn parse(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at_checked(digits)?;
-    let factor: u64 = match unit {
-        "" => 1,
-        "k" => 1000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "Ti" => 1 << 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes > 0)
+    loggia_go::quantity::bytes(text).filter(|bytes| *bytes > 0)
 }
 
 #[cfg(test)]
