@@ -110,7 +110,7 @@ impl DockerConfig {
         }
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         // The parser's own message may quote the file, and with it a secret.
         serde_json::from_slice(bytes).map_err(|error| {
             let what = match error.classify() {

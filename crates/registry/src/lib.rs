@@ -16,6 +16,8 @@ mod images;
 mod manifest;
 mod metadata;
 mod observe;
+#[doc(hidden)]
+pub mod parsing;
 mod platform;
 mod pull_secret;
 mod request;
