@@ -45,17 +45,26 @@ impl Cage {
     }
 
     /// A command that enters the cage and becomes the program.
-    #[allow(clippy::disallowed_methods, reason = "this starts programs under test, and ends them by id")]
     pub(crate) fn command(&self, program: &Path) -> Command {
+        self.entering(program, "")
+    }
+
+    /// A command that enters the cage and runs the program as the first process of a pid namespace, for programs that
+    /// run hostile ones: a signal to "all processes" is then one to those of the namespace.
+    pub(crate) fn alone(&self, program: &Path) -> Command {
+        let user = if rustix::process::geteuid().is_root() { "" } else { "--user --map-root-user " };
+        self.entering(program, &format!("unshare {user}--pid --fork --mount-proc --kill-child "))
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this starts programs under test, and ends them by id")]
+    fn entering(&self, program: &Path, by: &str) -> Command {
         let mut command = Command::new("/bin/sh");
         let enter = match &self.kind {
-            Kind::CgroupV1(folder) | Kind::CgroupV2(folder) => {
-                format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", folder.display())
-            }
+            Kind::CgroupV1(folder) | Kind::CgroupV2(folder) => format!("echo $$ > {}/cgroup.procs", folder.display()),
             // Address space is reserved far beyond what is used, by thread stacks and arenas.
-            Kind::AddressSpace(_) => format!("ulimit -v {} && exec \"$0\" \"$@\"", self.limit / 1024 * 4),
+            Kind::AddressSpace(_) => format!("ulimit -v {}", self.limit / 1024 * 4),
         };
-        command.arg("-c").arg(enter).arg(program);
+        command.arg("-c").arg(format!("{enter} && exec {by}\"$0\" \"$@\"")).arg(program);
         command
     }
 
@@ -95,9 +104,14 @@ impl Cage {
         }
     }
 
-    /// The time on a processor that all processes in it have used.
-    pub(crate) fn cpu(&self) -> Duration {
-        self.processes().iter().map(|pid| cpu_of(*pid)).sum()
+    /// Whether a thread of any process in it runs, or would if there were a processor for it.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.processes().iter().any(|pid| {
+            let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok()).any(|stat| {
+                stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
+            })
+        })
     }
 }
 
@@ -183,13 +197,6 @@ fn stat(pid: u32) -> Option<Vec<String>> {
 
 fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
-}
-
-fn cpu_of(pid: u32) -> Duration {
-    let Some(fields) = stat(pid) else { return Duration::ZERO };
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    // Hundredths of a second: utime and stime are the fields 14 and 15 of the whole line.
-    Duration::from_millis((ticks(11) + ticks(12)) * 10)
 }
 
 fn descendants(first: u32) -> Vec<u32> {

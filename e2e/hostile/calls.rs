@@ -23,6 +23,9 @@ use crate::template::expand;
 /// What the sender got: nothing but an answer, or the error's code and all its texts.
 pub(crate) type Answer = Result<String, String>;
 
+/// How much text of errors is kept.
+const TEXTS: usize = 64 << 10;
+
 /// How one call is made.
 #[derive(Clone, Copy)]
 struct Manner {
@@ -30,7 +33,7 @@ struct Manner {
     leaves: Option<Duration>,
 }
 
-/// Calls a function, as often as the row says; the answer is the last one, or the first that is an error.
+/// Calls a function, as often as the row says; the answer is the last one, or all errors.
 pub(crate) async fn evaluate(address: &str, attempt: &Attempt, evaluate: &Evaluate) -> Result<Answer, String> {
     let list = Bytes::from(list::bytes(attempt, evaluate)?);
     let manner = manner(attempt, evaluate.deadline, evaluate.leaves);
@@ -54,7 +57,7 @@ fn manner(attempt: &Attempt, deadline: Option<f64>, leaves: Option<f64>) -> Mann
 
 async fn many(address: &str, image: &str, list: &Bytes, manner: Manner, calls: usize, at_once: usize) -> Answer {
     let mut running = JoinSet::new();
-    let mut worst = Ok(String::new());
+    let mut worst: Answer = Ok(String::new());
     let mut started = 0;
     while started < calls || !running.is_empty() {
         while started < calls && running.len() < at_once {
@@ -62,10 +65,12 @@ async fn many(address: &str, image: &str, list: &Bytes, manner: Manner, calls: u
             running.spawn(async move { one(&client, &image, list, manner).await });
             started += 1;
         }
-        if let Some(Ok(answer)) = running.join_next().await
-            && worst.is_ok()
-        {
-            worst = answer;
+        if let Some(Ok(answer)) = running.join_next().await {
+            worst = match (worst, answer) {
+                (Err(all), Err(next)) if all.len() < TEXTS => Err(all + "\n" + &next),
+                (Err(all), _) => Err(all),
+                (Ok(_), answer) => answer,
+            };
         }
     }
     worst

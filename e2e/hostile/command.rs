@@ -82,11 +82,25 @@ pub(crate) fn render(loggia: &Path, attempt: &Attempt, row: &Render, limit: u64)
             ended.problems.push(format!("`{word}` came out"));
         }
     }
-    let shown = if row.tty { format!("{}{}", ended.stdout.replace("\r\n", "\n"), ended.stderr) } else { ended.stderr.clone() };
+    let shown = if row.tty { uncoloured(&ended.stdout.replace("\r\n", "\n")) } else { ended.stderr.clone() };
     if let Some(control) = shown.chars().find(|letter| acts(*letter)) {
         ended.problems.push(format!("U+{:04X} reached the terminal", u32::from(control)));
     }
     Ok(ended.ran())
+}
+
+/// Text without the colours that the command line itself uses on a terminal.
+fn uncoloured(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let colour = part.find(|letter: char| !letter.is_ascii_digit() && letter != ';');
+        match colour.filter(|end| part[*end..].starts_with('m')) {
+            Some(end) => plain.push_str(&part[end + 1..]),
+            None => plain = plain + "\x1b[" + part,
+        }
+    }
+    plain
 }
 
 /// Whether a character does something to a terminal, or to the order in which text is read.

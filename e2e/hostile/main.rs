@@ -25,7 +25,7 @@ use regex::Regex;
 
 use crate::calls::Answer;
 use crate::rows::{Attempt, Ending, Row};
-use crate::service::{Service, short};
+use crate::service::{Manner, Service, short};
 
 /// The memory of the service, as in `deploy/`, and of the command line.
 const SERVICE: u64 = 512 << 20;
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         .iter()
         .filter(chosen)
         .flat_map(|row| row.attempts().unwrap_or_else(|error| panic!("row `{}`: {error}", row.name)))
-        .filter(|attempt| !options.short || attempt.size <= 1.0)
+        .filter(|attempt| !options.short || (attempt.size <= 1.0 && attempt.is_first))
         .collect();
     if options.list {
         attempts.iter().for_each(|attempt| println!("{}", attempt.name()));
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         let verdict = harness.attempt(attempt);
         println!("{}", verdict.line(&name));
         for problem in &verdict.problems {
-            println!("       {problem}");
+            println!("       {}", problem.escape_debug());
         }
         if !verdict.problems.is_empty() {
             failed.push(name);
@@ -170,7 +170,10 @@ impl Harness {
     /// An attempt on a service.
     fn serve(&mut self, attempt: &Attempt) -> Verdict {
         let row = &attempt.row;
-        let (service, folder) = self.service_for(row);
+        let (service, folder) = match self.service_for(row) {
+            Ok(started) => started,
+            Err(problem) => return Verdict::of(problem),
+        };
         let watcher = service.watch(row.honest);
         let begin = Instant::now();
         let answer = self.runtime.block_on(async {
@@ -198,13 +201,13 @@ impl Harness {
     }
 
     /// The service of the last row if it fits, or a new one.
-    fn service_for(&mut self, row: &Row) -> (Service, tempfile::TempDir) {
+    fn service_for(&mut self, row: &Row) -> Result<(Service, tempfile::TempDir), String> {
         if let Some((service, folder)) = self.service.take()
             && row.exec.is_none()
             && service.flags == row.flags
             && service.is_alive()
         {
-            return (service, folder);
+            return Ok((service, folder));
         }
         let folder = tempfile::tempdir().expect("a folder can be made");
         let script = row.exec.as_ref().map_or("cat", |exec| exec.script.as_str());
@@ -226,7 +229,8 @@ impl Harness {
         if row.exec.is_some() {
             flags.push("exec".to_owned());
         }
-        (Service::start(program, &arguments, &flags, SERVICE, !wrapper), folder)
+        let manner = Manner { honest: !wrapper, alone: row.exec.is_some() };
+        Ok((Service::start(program, &arguments, &flags, SERVICE, manner)?, folder))
     }
 
     /// What is wrong about an answer.
@@ -266,7 +270,8 @@ async fn send(service: &Service, attempt: &Attempt) -> Result<Answer, String> {
     match &row.raw {
         Some(raw) if raw.metrics => {
             let address = service.metrics_address().ok_or("the service has no metrics port")?;
-            wire::raw(&address, attempt, raw).await
+            let (answer, served) = tokio::join!(wire::raw(&address, attempt, raw), wire::operators_are_served(&address));
+            answer.map(|answer| served.and(answer))
         }
         Some(raw) => wire::raw(&address, attempt, raw).await,
         None => Err("a row of no kind".to_owned()),
@@ -276,11 +281,17 @@ async fn send(service: &Service, attempt: &Attempt) -> Result<Answer, String> {
 fn said(answer: &Answer) -> String {
     match answer {
         Ok(_) => "ok".to_owned(),
-        Err(error) => error.lines().next().unwrap_or_default().chars().take(110).collect(),
+        // A hostile text must not act on the terminal of whoever runs this, either.
+        Err(error) => error.lines().next().unwrap_or_default().chars().take(110).flat_map(char::escape_debug).collect(),
     }
 }
 
 impl Verdict {
+    fn of(problem: String) -> Self {
+        let (took, health) = (Duration::ZERO, Duration::ZERO);
+        Self { problems: vec![problem], took, health, memory: 0, said: String::new() }
+    }
+
     fn line(&self, name: &str) -> String {
         let mark = if self.problems.is_empty() { "ok    " } else { "FAILED" };
         format!(

@@ -270,6 +270,8 @@ pub(crate) struct Attempt {
     pub(crate) image: String,
     pub(crate) place: String,
     pub(crate) ending: Ending,
+    /// Of the first image and place of its row, which the short form is content with.
+    pub(crate) is_first: bool,
 }
 
 impl Row {
@@ -309,12 +311,15 @@ impl Row {
         for (size, ending) in &sizes {
             let number: f64 = size.trim_start_matches('x').parse().map_err(|_| format!("`{size}` is not a size"))?;
             let ending = Ending::parse(ending)?;
-            for image in &images {
-                for place in &places {
-                    let (image, place, ending) = (image.clone(), place.clone(), ending.clone());
-                    attempts.push(Attempt { row: self.clone(), size: number, image, place, ending });
-                }
-            }
+            let pairs = images.iter().flat_map(|image| places.iter().map(move |place| (image, place)));
+            attempts.extend(pairs.enumerate().map(|(index, (image, place))| Attempt {
+                row: self.clone(),
+                size: number,
+                image: image.clone(),
+                place: place.clone(),
+                ending: ending.clone(),
+                is_first: index == 0,
+            }));
         }
         Ok(attempts)
     }

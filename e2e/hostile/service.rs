@@ -18,6 +18,8 @@ const HEALTHY: Duration = Duration::from_secs(1);
 const HONEST: Duration = Duration::from_secs(10);
 /// How long the service may take to be as before, once the hostile input is gone.
 const SETTLED: Duration = Duration::from_secs(15);
+/// How long a service may take to come up.
+const STARTED: Duration = Duration::from_secs(20);
 /// The work of a call that is over ends in this time.
 const STOPPED: Duration = Duration::from_secs(3);
 
@@ -33,6 +35,15 @@ pub(crate) struct Service {
     metrics: Option<u16>,
     honest: bool,
     before: Counts,
+}
+
+/// How a service is run.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    /// It runs any function, so an honest caller can be served beside the hostile one.
+    pub(crate) honest: bool,
+    /// In a pid namespace of its own.
+    pub(crate) alone: bool,
 }
 
 /// What a process has open.
@@ -60,15 +71,29 @@ pub(crate) struct Watcher {
 
 impl Service {
     /// Starts a program with these arguments in a cage.
-    pub(crate) fn start(program: PathBuf, arguments: &[String], flags: &[String], limit: u64, honest: bool) -> Self {
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub(crate) fn start(
+        program: PathBuf,
+        arguments: &[String],
+        flags: &[String],
+        limit: u64,
+        manner: Manner,
+    ) -> Result<Self, String> {
+        let Manner { honest, alone } = manner;
         let cage = Arc::new(Cage::new(limit));
-        let mut command = cage.command(&program);
+        let mut command = if alone { cage.alone(&program) } else { cage.command(&program) };
         command.args(arguments);
         for name in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "WRAPPER_SERVER_IMAGE"] {
             command.env_remove(name);
         }
-        let server = Server::start(&mut command);
+        let mut server = Server::launch(&mut command);
         cage.entered_by(server.pid());
+        let came_up = within(STARTED, || port(&server).is_some() || !loggia_testing::is_running(server.pid()));
+        server.port = port(&server)
+            .filter(|_| came_up)
+            .ok_or_else(|| format!("the service does not start: {}", short(&server.log().join(" / "))))?;
         let metrics = server.log().iter().find_map(|line| {
             let (_, rest) = line.split_once("etrics")?;
             rest.rsplit(':').next()?.trim_matches(|letter: char| !letter.is_ascii_digit()).parse().ok()
@@ -76,7 +101,7 @@ impl Service {
         let before = Counts { descriptors: 0, threads: 0 };
         let mut service = Self { server, cage, flags: flags.to_vec(), program, metrics, honest, before };
         service.before = service.counts();
-        service
+        Ok(service)
     }
 
     pub(crate) fn address(&self) -> String {
@@ -97,9 +122,16 @@ impl Service {
         log[log.len().saturating_sub(3)..].join(" / ").chars().take(400).collect()
     }
 
+    /// The process that is the service itself: the first one of its program.
+    fn pid(&self) -> u32 {
+        let own = fs::canonicalize(&self.program).unwrap_or_default();
+        let is_own = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program == own);
+        self.cage.processes().into_iter().filter(is_own).min().unwrap_or_else(|| self.server.pid())
+    }
+
     fn counts(&self) -> Counts {
         let count = |what: &str| {
-            fs::read_dir(format!("/proc/{}/{what}", self.server.pid())).map_or(0, Iterator::count)
+            fs::read_dir(format!("/proc/{}/{what}", self.pid())).map_or(0, Iterator::count)
         };
         Counts { descriptors: count("fd"), threads: count("task") }
     }
@@ -134,10 +166,12 @@ impl Service {
         problems
     }
 
+    /// By states of threads and not by time used, since other programs may use the processors too.
     fn is_quiet(&self) -> bool {
-        let before = self.cage.cpu();
-        pause(Duration::from_millis(300));
-        self.cage.cpu().saturating_sub(before) <= Duration::from_millis(90)
+        (0..6).any(|_| {
+            pause(Duration::from_millis(20));
+            !self.cage.is_busy()
+        })
     }
 
     fn leftovers(&self) -> Vec<String> {
@@ -154,10 +188,10 @@ impl Service {
         if processes.len() > 33 {
             left.push(format!("{} processes are left", processes.len()));
         }
-        for pid in processes {
+        for pid in processes.into_iter().take(8) {
             let of = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
             let own = fs::canonicalize(&self.program).unwrap_or_default();
-            if of != own && !of.as_os_str().is_empty() {
+            if of != own && !of.as_os_str().is_empty() && pid != self.server.pid() {
                 left.push(format!("process {pid} ({}) is left", of.display()));
             }
         }
@@ -193,7 +227,7 @@ impl Watcher {
                             Err(_) => Some("health did not answer in 8 s".to_owned()),
                         };
                         note(&problems, wrong);
-                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        rest(Duration::from_millis(100), &over).await;
                     }
                 });
             }
@@ -212,7 +246,7 @@ impl Watcher {
                             Err(status) => Some(format!("an honest call failed: {:?} {}", status.code(), short(status.message()))),
                         };
                         note(&problems, wrong);
-                        tokio::time::sleep(Duration::from_millis(200)).await;
+                        rest(Duration::from_millis(200), &over).await;
                     }
                 });
             }));
@@ -241,6 +275,12 @@ impl Watcher {
     }
 }
 
+/// The port that the service says it listens on.
+fn port(server: &Server) -> Option<u16> {
+    let line = server.log().into_iter().find(|line| line.contains("Listening on "))?;
+    line.rsplit(':').next()?.trim_matches(|letter: char| !letter.is_ascii_digit()).parse().ok()
+}
+
 pub(crate) fn client(address: &str) -> Client {
     Client::new(address, 64 << 20).expect("it is an address")
 }
@@ -252,6 +292,14 @@ pub(crate) fn short(text: &str) -> String {
         start.push('…');
     }
     start
+}
+
+/// Waits, but not longer than there is something to watch.
+async fn rest(span: Duration, over: &AtomicBool) {
+    let begin = Instant::now();
+    while begin.elapsed() < span && !over.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 fn note(problems: &Mutex<Vec<String>>, wrong: Option<String>) {

@@ -143,7 +143,7 @@ async fn stream(
             Some((code, _)) if code == "0" => Ok(String::new()),
             Some((code, message)) => {
                 let code: i32 = code.parse().unwrap_or(2);
-                Err(format!("{:?}: {message}", tonic::Code::from_i32(code)))
+                Err(format!("{:?}: {}", tonic::Code::from_i32(code), decoded(&message)))
             }
             None => Err(format!("HTTP status {}", head.status)),
         }
@@ -156,6 +156,39 @@ async fn stream(
             Ok(()) => receiving.await,
             Err(error) => receiving.await.and(Err(error)),
         },
+    }
+}
+
+/// A message of a status as it was before it became a header.
+fn decoded(message: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = message.as_bytes();
+    while let [first, after @ ..] = rest {
+        let escaped = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = escaped.filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Whether the port for operators answers `/healthz` while others hold its connections.
+pub(crate) async fn operators_are_served(address: &str) -> Answer {
+    // The others come first.
+    sleep(Duration::from_millis(500)).await;
+    let asked = async {
+        let mut socket = TcpStream::connect(address).await?;
+        socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = vec![0; 64];
+        let count = socket.read(&mut answer).await?;
+        answer.truncate(count);
+        std::io::Result::Ok(answer)
+    };
+    match timeout(Duration::from_secs(1), asked).await {
+        Ok(Ok(answer)) if answer.starts_with(b"HTTP/1.1 200") => Ok(String::new()),
+        Ok(Ok(answer)) => Err(format!("/healthz answered {:?}", String::from_utf8_lossy(&answer))),
+        Ok(Err(error)) => Err(format!("/healthz: {error}")),
+        Err(_) => Err("/healthz did not answer in 1 s".to_owned()),
     }
 }
 
