@@ -43,6 +43,7 @@ demo: ## Build, start the service, evaluate functions over gRPC, stop.
 test: required lint static tools packages ## Everything that CI checks.
 	LOGGIA_REQUIRE=$(REQUIRED) LOGGIA_TOOLS=$(TOOLS) LOGGIA_STATIC=$(STATIC) LOGGIA_CACHE=$(CACHE) \
 	  $(CARGO) test --locked --workspace
+	@$(MAKE) hostile-short
 	@$(if $(E2E_LACKS),e2e/missing cluster "the tests on Kubernetes; a cluster needs $(E2E_LACKS)",$(MAKE) e2e)
 
 .PHONY: required
@@ -169,6 +170,25 @@ soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 
 	LOGGIA_SOAK_CALLS=10000 LOGGIA_SOAK_RUNS=100000 LOGGIA_DRAIN_ROUNDS=100 \
 	  $(CARGO) test --locked --release -p function-runner --test soak --test drain -- --nocapture --test-threads=1
 	@$(if $(E2E_LACKS),e2e/missing cluster "function pods under faults; a cluster needs $(E2E_LACKS)",$(MAKE) soak-pods)
+
+# By the whole workspace, as above. `HOSTILE` narrows it, as in `make hostile HOSTILE="--only Starlark"`.
+HOSTILE_RUN = LOGGIA_RUNNER=$(STATIC)/../release/function-runner LOGGIA_STATIC=$(STATIC) LOGGIA_CLI=$(1) \
+  $(CARGO) test --locked --workspace --test hostile-rows -- $(2)
+
+.PHONY: hostile
+hostile: images ## Hostile inputs in every size and place, against the release programs under a limit on memory.
+	$(CARGO) build --locked --release -p loggia
+	$(call HOSTILE_RUN,$(TARGET)/release/loggia,$(HOSTILE))
+
+.PHONY: hostile-short
+hostile-short: images ## The same in a minute; part of `make test`.
+	$(CARGO) build --locked --workspace --bin loggia
+	$(call HOSTILE_RUN,$(TARGET)/debug/loggia,--short $(HOSTILE))
+
+FUZZ_SECONDS ?= 600
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZ_SECONDS (needs a C++ compiler); FUZZ names targets, all by default.
+	fuzz/run $(FUZZ_SECONDS) $(FUZZ)
 
 SOAK_SECONDS ?= 600
 .PHONY: soak-pods
