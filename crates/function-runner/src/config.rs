@@ -166,7 +166,8 @@ impl Surroundings {
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
-        let Flags { service, limits, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
+        let Flags { service, limits, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } =
+            flags;
         let ServiceFlags {
             port,
             disable_runtimes,

@@ -180,7 +180,9 @@ impl RunError {
                 format!("grpc: trying to send message larger than max ({size} vs. {limit}); {SIZE_FLAGS}")
             }
             Self::NoMemory { size, flag } => {
-                format!("the answer has {size} bytes, more than what is left of the memory ({flag}); try again later")
+                format!(
+                    "the answer has {size} bytes, more than what is left of the memory ({flag}); try again later"
+                )
             }
             Self::TimedOut => {
                 format!("function evaluation timed out for {function}: context deadline exceeded")
@@ -235,7 +237,9 @@ impl RunError {
             Self::InvalidImage(_) => Kind::InvalidImage,
             Self::NotAllowed | Self::InvalidCommand(_) | Self::NotStarted { .. } => Kind::NotStarted,
             Self::InvalidOutput(_) => Kind::InvalidOutput,
-            Self::TooMuchOutput { .. } | Self::AnswerTooLarge { .. } | Self::NoMemory { .. } => Kind::TooLarge,
+            Self::TooMuchOutput { .. } | Self::AnswerTooLarge { .. } | Self::NoMemory { .. } => {
+                Kind::TooLarge
+            }
             Self::TimedOut | Self::OverTime { .. } => Kind::TimedOut,
             Self::NoInstance { .. } => Kind::NoInstance,
             Self::Remote(remote) => remote.kind,

@@ -130,7 +130,8 @@ async fn wait(
     time_limit: &TimeLimit,
     mut phase: watch::Receiver<Phase>,
 ) -> Result<Held, Status> {
-    let until = if time_limit.deadline == Some(until) { until.checked_sub(EARLY).unwrap_or(until) } else { until };
+    let until =
+        if time_limit.deadline == Some(until) { until.checked_sub(EARLY).unwrap_or(until) } else { until };
     tokio::select! {
         biased;
         held = memory.take(size, factor) => held.map_err(|_| Status::unavailable("the service is stopping")),

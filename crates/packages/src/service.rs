@@ -10,6 +10,7 @@ pub mod wire;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use loggia_function::{RunError, Runtime, context};
@@ -51,6 +52,8 @@ pub struct Events {
     receiver: mpsc::UnboundedReceiver<Result<RenderEvent, Status>>,
     task: JoinHandle<()>,
     ended: bool,
+    /// The bytes of events that the caller has not read yet.
+    unread: Arc<AtomicUsize>,
 }
 
 // === impl PackageService ===
@@ -78,10 +81,12 @@ impl PackageService {
             status::of_error("", &RunError::Unavailable(text))
         })?;
         let (sender, receiver) = mpsc::unbounded_channel();
+        let unread = Arc::<AtomicUsize>::default();
+        let told = Arc::clone(&unread);
         let Self { runtime, options, message_limit, .. } = self.clone();
         let task = tokio::spawn(context::carried(async move {
             let (begin, name) = (Instant::now(), flow.name());
-            let mut reporter = Reporter::new(sender.clone(), message_limit);
+            let mut reporter = Reporter::new(sender.clone(), message_limit, told);
             let handler = TaskHandler { options: &options, runtime: &*runtime };
             let ended = tokio::select! {
                 biased;
@@ -103,7 +108,7 @@ impl PackageService {
                 () = in_flight.given_up() => {}
             }
         }));
-        Ok(Response::new(Events { receiver, task, ended: false }))
+        Ok(Response::new(Events { receiver, task, ended: false, unread }))
     }
 }
 
@@ -168,6 +173,10 @@ impl Stream for Events {
             Err(Status::internal("the render met something unforeseen; this is a defect, please report it"))
         });
         self.ended = event.as_ref().map_or(true, flow::is_outcome);
+        // The outcome was not counted.
+        if let (Ok(event), false) = (&event, self.ended) {
+            self.unread.fetch_sub(event.encoded_len(), Ordering::Relaxed);
+        }
         Poll::Ready(Some(event))
     }
 }

@@ -1,5 +1,8 @@
 //! One call: what it asks for, and what it tells while it runs.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use loggia_krm::Files;
 use loggia_render::{Ending, Progress};
 use prost::Message as _;
@@ -24,6 +27,8 @@ pub(super) enum Flow {
 pub(super) struct Reporter {
     sender: UnboundedSender<Result<RenderEvent, Status>>,
     message_limit: usize,
+    /// The bytes of events that the caller has not read yet.
+    unread: Arc<AtomicUsize>,
     /// Where the function runs that started last.
     package: String,
 }
@@ -80,13 +85,19 @@ impl Flow {
 // === impl Reporter ===
 
 impl Reporter {
-    pub(super) fn new(sender: UnboundedSender<Result<RenderEvent, Status>>, message_limit: usize) -> Self {
-        Self { sender, message_limit, package: String::new() }
+    pub(super) fn new(
+        sender: UnboundedSender<Result<RenderEvent, Status>>,
+        message_limit: usize,
+        unread: Arc<AtomicUsize>,
+    ) -> Self {
+        Self { sender, message_limit, unread, package: String::new() }
     }
 
     fn tell(&self, event: Event) {
+        let event = RenderEvent { event: Some(event) };
+        self.unread.fetch_add(event.encoded_len(), Ordering::Relaxed);
         // A caller that is gone ends this task anyway.
-        let _ = self.sender.send(Ok(RenderEvent { event: Some(event) }));
+        let _ = self.sender.send(Ok(event));
     }
 }
 
@@ -115,7 +126,9 @@ impl Progress for Reporter {
         };
         /// For the frame around the message.
         const MARGIN: usize = 64;
-        if ended.encoded_len() + MARGIN > self.message_limit {
+        // A caller that does not read must not have us keep what every function said.
+        let unread = self.unread.load(Ordering::Relaxed);
+        if unread + ended.encoded_len() + MARGIN > self.message_limit {
             ended.run = None;
             ended.run_left_out = true;
         }
