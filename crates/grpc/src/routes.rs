@@ -185,7 +185,7 @@ impl Routes {
                         "more than {LIGHT_STREAMS} health and reflection calls at once on one connection"
                     ))
                 })?;
-                Body::new(admission::admit_light(&parts.headers, body)?)
+                Body::new(admission::admit_light(&parts.headers, body, self.limits.request_time)?)
             }
             Weight::Times(factor) => {
                 let (limits, phase) = (&self.limits, self.lifecycle.watch());

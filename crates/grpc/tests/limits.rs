@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -150,6 +152,42 @@ async fn an_answer_that_is_not_read_does_not_hold_memory_forever() {
         assert!(ended.is_ok(), "the connection is closed");
         drop(response);
         server.memory_returns().await;
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_reading_its_socket_does_not_hold_memory_forever() {
+    let server = start(Limits { answer_time: Duration::from_millis(500), ..limits(256 * MIB) });
+    let deaf = Arc::new(AtomicBool::new(false));
+    let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let settings = Builder::new().initial_window_size(1 << 30).initial_connection_window_size(1 << 30).clone();
+    let (requests, connection) =
+        settings.handshake(support::Deaf { stream, deaf: Arc::clone(&deaf) }).await.unwrap();
+    let _driver = tokio::spawn(connection);
+    let mut requests = requests.ready().await.unwrap();
+    let check = begin(&mut requests, CHECK, &[]).await;
+    finish(check, framed(0, 0)).await.unwrap();
+    deaf.store(true, Ordering::Relaxed);
+    let mut calls = Vec::new();
+    for _ in 0..6 {
+        let (response, mut body) = begin(&mut requests, EVALUATE, &[]).await;
+        body.send_data(evaluation("large", 10), true).unwrap();
+        calls.push((response, body));
+    }
+    eventually("answers wait", || server.memory.usage().used > 20 * MIB).await;
+    assert!(server.is_healthy().await);
+    support::within(Duration::from_secs(30), "all memory comes back", || server.memory.usage().used == 0).await;
+}
+
+#[tokio::test]
+async fn a_health_call_that_never_ends_its_message_is_ended() {
+    let server = start(Limits { request_time: Duration::from_millis(300), ..limits(32 * MIB) });
+    let (mut requests, _driver) = server.connect().await;
+    for sent in [Bytes::new(), framed(10, 3)] {
+        let (response, mut body) = begin(&mut requests, CHECK, &[]).await;
+        body.send_data(sent, false).unwrap();
+        let (_, code, text) = support::answer(response.await.unwrap()).await.unwrap();
+        assert_eq!((code, text.contains("--request-timeout")), (Code::DeadlineExceeded, true), "{text}");
     }
 }
 

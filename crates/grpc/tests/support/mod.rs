@@ -2,8 +2,12 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its own part")]
 
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -15,6 +19,7 @@ use loggia_grpc::server::{Routes, listen_at, serve};
 use loggia_grpc::wire::EvaluateFunctionRequest;
 use loggia_grpc::{Client, Ended, Evaluations, Lifecycle, Limits, MessageMemory, Observer};
 use prost::Message as _;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tonic::Code;
@@ -132,14 +137,49 @@ impl Tester {
     }
 }
 
-pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..1000 {
-        if holds() {
-            return;
-        }
+pub async fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    within(Duration::from_secs(20), what, holds).await;
+}
+
+pub async fn within(time: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < time, "not in {time:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("not in ten seconds: {what}");
+}
+
+/// A socket that is not read from while it is deaf.
+pub struct Deaf {
+    pub stream: TcpStream,
+    pub deaf: Arc<AtomicBool>,
+}
+
+impl AsyncRead for Deaf {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.deaf.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Deaf {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
 pub type Begun = (ResponseFuture, SendStream<Bytes>);
