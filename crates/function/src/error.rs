@@ -196,7 +196,9 @@ impl RunError {
                 format!("grpc: trying to send message larger than max ({size} vs. {limit}); {SIZE_FLAGS}")
             }
             Self::NoMemory { size, flag } => {
-                format!("the answer has {size} bytes, more than what is left of the memory ({flag}); try again later")
+                format!(
+                    "the answer has {size} bytes, more than what is left of the memory ({flag}); try again later"
+                )
             }
             Self::TimedOut => {
                 format!("function evaluation timed out for {function}: context deadline exceeded")

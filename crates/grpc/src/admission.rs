@@ -69,6 +69,8 @@ pub(crate) struct Small {
     came: usize,
     /// How many bytes of that message are to come.
     left: usize,
+    /// The first message must be there in time; others may come whenever they do.
+    first: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
 /// Reads the announced length, waits for memory, and lets the request in.
@@ -123,9 +125,14 @@ pub(crate) async fn admit(
 }
 
 /// Lets in a request that needs no memory to speak of.
-pub(crate) fn admit_light(request: &http::HeaderMap, body: Incoming) -> Result<Small, Status> {
+pub(crate) fn admit_light(
+    request: &http::HeaderMap,
+    body: Incoming,
+    time: Duration,
+) -> Result<Small, Status> {
     check_metadata(metadata_size(request), LIGHT_METADATA)?;
-    Ok(Small { body, prefix: [0; PREFIX], came: 0, left: 0 })
+    let first = Some((time, Box::pin(sleep_until(Instant::now() + time))));
+    Ok(Small { body, prefix: [0; PREFIX], came: 0, left: 0, first })
 }
 
 async fn wait(
@@ -136,7 +143,8 @@ async fn wait(
     time_limit: &TimeLimit,
     mut phase: watch::Receiver<Phase>,
 ) -> Result<Held, Status> {
-    let until = if time_limit.deadline == Some(until) { until.checked_sub(EARLY).unwrap_or(until) } else { until };
+    let until =
+        if time_limit.deadline == Some(until) { until.checked_sub(EARLY).unwrap_or(until) } else { until };
     tokio::select! {
         biased;
         held = memory.take(size, factor) => held.map_err(|_| Status::unavailable("the service is stopping")),
@@ -277,6 +285,9 @@ impl Small {
             let inside = self.left.min(data.len());
             self.left -= inside;
             data = data.get(inside..).unwrap_or_default();
+            if inside > 0 && self.left == 0 {
+                self.first = None;
+            }
             while let (Some(byte), true) = (data.first(), self.left == 0) {
                 if let Some(slot) = self.prefix.get_mut(self.came) {
                     *slot = *byte;
@@ -284,18 +295,32 @@ impl Small {
                 self.came += 1;
                 data = data.get(1..).unwrap_or_default();
                 if self.came == PREFIX {
-                    let [_, a, b, c, d] = self.prefix;
-                    (self.came, self.left) = (0, u32::from_be_bytes([a, b, c, d]) as usize);
+                    self.begin_message()?;
                 }
-            }
-            if self.left > LIGHT_MESSAGE {
-                return Err(Status::resource_exhausted(format!(
-                    "grpc: received message larger than max ({} vs. {LIGHT_MESSAGE}) for this service",
-                    self.left
-                )));
             }
         }
         Ok(())
+    }
+
+    fn begin_message(&mut self) -> Result<(), Status> {
+        let [_, a, b, c, d] = self.prefix;
+        (self.came, self.left) = (0, u32::from_be_bytes([a, b, c, d]) as usize);
+        match self.left {
+            0 => self.first = None,
+            length if length > LIGHT_MESSAGE => {
+                return Err(Status::resource_exhausted(format!(
+                    "grpc: received message larger than max ({length} vs. {LIGHT_MESSAGE}) for this service"
+                )));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn late(&mut self, context: &mut Context<'_>) -> Poll<Status> {
+        let Some((time, timer)) = &mut self.first else { return Poll::Pending };
+        ready!(timer.as_mut().poll(context));
+        Poll::Ready(late(*time, self.came, None))
     }
 }
 
@@ -307,10 +332,11 @@ impl http_body::Body for Small {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
-            None => return Poll::Ready(None),
-            Some(Err(error)) => return Poll::Ready(Some(Err(broken(error)))),
-            Some(Ok(frame)) => frame,
+        let frame = match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Pending => return self.late(context).map(|late| Some(Err(late))),
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(broken(error)))),
+            Poll::Ready(Some(Ok(frame))) => frame,
         };
         let checked = frame.data_ref().map_or(Ok(()), |data| self.check(&data.clone()));
         Poll::Ready(Some(checked.map(|()| frame)))

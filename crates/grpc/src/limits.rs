@@ -20,9 +20,12 @@ pub(crate) const METADATA: usize = 16 << 10;
 pub(crate) const LIGHT_METADATA: usize = 8 << 10;
 
 /// How much of a message that has no memory yet may arrive: HTTP/2 lets a caller send this much before it is asked to
-/// go on. What all calls of one connection have sent, and the server has not read, is within the second.
-pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
-pub(crate) const CONNECTION_WINDOW: u32 = 512 << 10;
+/// go on.
+pub(crate) const STREAM_WINDOW: u32 = 128 << 10;
+
+/// The same for all calls of a connection. It is as much as they could take together: otherwise calls that wait for
+/// memory would keep those from arriving that have it.
+pub(crate) const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS;
 
 /// The largest piece in which a message arrives.
 pub(crate) const FRAME: u32 = 16 << 10;
@@ -73,9 +76,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many connections there may be if all together may hold so many bytes of calls that have no memory yet.
+    /// How many connections there may be if all together may hold so many bytes, most of them in the kernel.
     #[must_use]
     pub fn connections_within(bytes: usize) -> usize {
-        (bytes / CONNECTION_WINDOW as usize).clamp(32, 1024)
+        (bytes / (2 * SOCKET_BUFFER)).clamp(32, 1024)
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! There are three pools, so that no call waits for memory that only it could give back. A call *waits*, in the order
 //! of arrival, for its share of the first: its message, and an answer of the same size. An answer that is larger takes
-//! the rest from the second, at once or not at all. Calls whose message has not begun, or that wait, hold their
-//! metadata in the third.
+//! the rest from the second, at once or not at all. Calls whose message has not begun, or that wait, hold in the third
+//! what may arrive of them: their metadata, and what HTTP/2 lets a caller send unasked.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::limits::FRAME;
+use crate::limits::{FRAME, STREAM_WINDOW};
 
 /// The unit of the pools, since a semaphore gives at most `u32::MAX` at once.
 const UNIT: usize = 1 << 10;
@@ -92,12 +92,11 @@ impl MessageMemory {
             let units = (bytes / UNIT).clamp(1, (u32::MAX as usize).min(Semaphore::MAX_PERMITS));
             Arc::new(Semaphore::new(units))
         };
-        let answers = bytes / 4;
         let shared = Shared {
             limit: bytes,
-            calls: pool(bytes - answers),
-            answers: pool(answers),
-            arriving: pool(bytes / 8),
+            calls: pool(for_calls(bytes)),
+            answers: pool(bytes / 8),
+            arriving: pool(bytes / 4),
             waiting: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
         };
@@ -113,11 +112,14 @@ impl MessageMemory {
     /// How memory is used now.
     #[must_use]
     pub fn usage(&self) -> MemoryUse {
-        let Shared { limit, calls, answers, waiting, refused, .. } = &*self.shared;
-        let left = (calls.available_permits() + answers.available_permits()) * UNIT;
+        let Shared { limit, calls, answers, arriving, waiting, refused } = &*self.shared;
+        let left =
+            [calls, answers, arriving].map(|pool| pool.available_permits()).iter().sum::<usize>() * UNIT;
+        // What is lost to rounding counts as free.
+        let used = limit.saturating_sub(left);
         MemoryUse {
             limit: *limit,
-            used: limit.saturating_sub(left),
+            used: if used < 4 * UNIT { 0 } else { used },
             waiting: waiting.load(Ordering::Relaxed),
             refused: refused.load(Ordering::Relaxed),
         }
@@ -125,8 +127,8 @@ impl MessageMemory {
 
     /// Takes what the metadata of a call needs until its message has memory.
     pub(crate) fn arrive(&self, metadata: usize) -> Result<Arriving, Exhausted> {
-        // A first piece of the message may be read to learn its length.
-        let bytes = metadata + FRAME as usize;
+        // A first piece of the message may be read to learn its length, and then as much again arrives.
+        let bytes = metadata + FRAME as usize + STREAM_WINDOW as usize;
         let permit = Arc::clone(&self.shared.arriving).try_acquire_many_owned(units(bytes));
         permit.map(|permit| Arriving { _permit: permit }).map_err(|_| self.refuse())
     }
@@ -155,9 +157,14 @@ impl MessageMemory {
 
     /// What a call takes of the first pool. One that wants more than there is gets it all, alone.
     fn share(&self, message: usize, factor: usize) -> u32 {
-        let all = u32::try_from((self.shared.limit - self.shared.limit / 4) / UNIT).unwrap_or(u32::MAX).max(1);
+        let all = u32::try_from(for_calls(self.shared.limit) / UNIT).unwrap_or(u32::MAX).max(1);
         units(BASE.saturating_add(message.saturating_mul(factor))).min(all)
     }
+}
+
+/// How much of all memory is for calls and answers of the same size.
+fn for_calls(bytes: usize) -> usize {
+    bytes / 8 * 5
 }
 
 fn units(bytes: usize) -> u32 {
@@ -219,9 +226,9 @@ mod tests {
     #[tokio::test]
     async fn calls_wait_in_order_and_a_small_one_does_not_overtake() {
         let memory = MessageMemory::new(16 * MIB);
-        let first = memory.take(5 * MIB, 2).await.unwrap();
+        let first = memory.take(4 * MIB, 2).await.unwrap();
         let mut context = Context::from_waker(Waker::noop());
-        let (mut large, mut small) = (pin!(memory.take(4 * MIB, 2)), pin!(memory.take(0, 2)));
+        let (mut large, mut small) = (pin!(memory.take(3 * MIB, 2)), pin!(memory.take(0, 2)));
         assert!(large.as_mut().poll(&mut context).is_pending());
         assert!(small.as_mut().poll(&mut context).is_pending(), "there is memory, but it is not its turn");
         assert_eq!(memory.usage().waiting, 2);
@@ -236,10 +243,10 @@ mod tests {
         assert_eq!(memory.usage().used, 0);
         let held = memory.take(2 * MIB, 2).await.unwrap();
         assert_eq!(memory.usage().used, 4 * MIB + BASE);
-        held.answer(5 * MIB).unwrap();
-        assert!(memory.usage().used > 6 * MIB);
+        held.answer(3 * MIB).unwrap();
+        assert!(memory.usage().used > 4 * MIB + 900_000);
         let other = memory.take(0, 2).await.unwrap();
-        assert_eq!(other.answer(3 * MIB), Err(Exhausted));
+        assert_eq!(other.answer(2 * MIB), Err(Exhausted));
         assert_eq!(memory.usage().refused, 1);
         drop((held, other));
         assert_eq!(memory.usage().used, 0);
@@ -257,9 +264,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_larger_than_all_memory_gets_it_alone() {
-        let memory = MessageMemory::new(4 * MIB);
+        let memory = MessageMemory::new(8 * MIB);
         let held = memory.take(100 * MIB, 8).await.unwrap();
-        assert_eq!(memory.usage().used, 3 * MIB);
+        assert_eq!(memory.usage().used, 5 * MIB);
         let mut other = pin!(memory.take(0, 1));
         assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(held);
@@ -268,9 +275,9 @@ mod tests {
 
     #[test]
     fn metadata_of_calls_that_only_begin_is_bounded() {
-        let memory = MessageMemory::new(MIB);
+        let memory = MessageMemory::new(4 * MIB);
         let begun: Vec<_> = std::iter::from_fn(|| memory.arrive(500).ok()).take(1000).collect();
-        assert_eq!(begun.len(), 7, "128 KiB for 16 KiB and 500 bytes each");
+        assert_eq!(begun.len(), 7, "1 MiB for 144 KiB and 500 bytes each");
         drop(begun);
         assert!(memory.arrive(500).is_ok());
     }

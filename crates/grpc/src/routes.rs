@@ -198,7 +198,7 @@ impl Routes {
                         "more than {LIGHT_STREAMS} health and reflection calls at once on one connection"
                     ))
                 })?;
-                Body::new(admission::admit_light(&parts.headers, body)?)
+                Body::new(admission::admit_light(&parts.headers, body, self.limits.request_time)?)
             }
             Weight::Times(factor) => {
                 let (limits, phase) = (&self.limits, self.lifecycle.watch());
@@ -256,14 +256,15 @@ impl hyper::service::Service<http::Request<Incoming>> for Calls {
         let path = parts.uri.path().trim_start_matches('/');
         let (service, method) = path.split_once('/').unwrap_or((path, ""));
         let found = self.routes.services.iter().position(|route| route.service == service);
-        let Some((index, route)) = found.and_then(|index| Some((index, self.routes.services.get(index)?))) else {
+        let Some((index, route)) = found.and_then(|index| Some((index, self.routes.services.get(index)?)))
+        else {
             let unknown = Status::unimplemented(format!("unknown service {service}")).into_http();
             return Box::pin(std::future::ready(Ok(Departing::answer(unknown, call))));
         };
         let known = route.methods.iter().find(|known| **known == method).copied();
-        let unknown = known.is_none().then(|| {
-            Status::unimplemented(format!("unknown method {method} for service {service}"))
-        });
+        let unknown = known
+            .is_none()
+            .then(|| Status::unimplemented(format!("unknown method {method} for service {service}")));
         let context = headers::context(&parts.headers);
         let observer = self.routes.observer.clone();
         let watch = observer.map(|observer| {

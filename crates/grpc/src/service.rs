@@ -86,7 +86,10 @@ impl FunctionEvaluator for EvaluatorService {
         let (time_limit, held) = (time_limit(&request), request.extensions().get::<Held>().cloned());
         let EvaluateFunctionRequest { image, resource_list } = request.into_inner();
         if image.len() > LONGEST_IMAGE {
-            let text = format!("the name of the image has {} bytes; at most {LONGEST_IMAGE} are accepted", image.len());
+            let text = format!(
+                "the name of the image has {} bytes; at most {LONGEST_IMAGE} are accepted",
+                image.len()
+            );
             return Err(Status::invalid_argument(text));
         }
         if let Some(held) = &held {
@@ -195,7 +198,9 @@ impl EvaluatorService {
 }
 
 /// Does something that takes a while where it holds up no other call. Not too many at once: each has a tree in memory.
-async fn off_the_workers<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, RunError> {
+async fn off_the_workers<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, RunError> {
     static TURNS: Semaphore = Semaphore::const_new(LONG_WORK);
     let _turn = TURNS.acquire().await;
     let defect = |error: tokio::task::JoinError| RunError::Defect { reason: error.to_string() };

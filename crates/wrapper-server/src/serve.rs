@@ -154,7 +154,9 @@ fn configure(arguments: Vec<OsString>) -> Result<Config, Error> {
 /// A quarter of what the container may use: the function needs the rest.
 fn memory_for_messages() -> usize {
     let bytes = match process::memory::limit() {
-        Some(Limit::Cgroup(bytes) | Limit::Machine(bytes)) => usize::try_from(bytes / 4).unwrap_or(usize::MAX),
+        Some(Limit::Cgroup(bytes) | Limit::Machine(bytes)) => {
+            usize::try_from(bytes / 4).unwrap_or(usize::MAX)
+        }
         None => MOST_FOR_MESSAGES,
     };
     bytes.min(MOST_FOR_MESSAGES)

@@ -60,7 +60,9 @@ impl LimitConfig {
         };
         let address = match address.as_str() {
             "" => None,
-            text => Some(text.trim_matches(['[', ']']).parse().map_err(|_| UsageError::Address(text.to_owned()))?),
+            text => Some(
+                text.trim_matches(['[', ']']).parse().map_err(|_| UsageError::Address(text.to_owned()))?,
+            ),
         };
         let (reflection, package_service) = (*enable_reflection, *enable_package_service);
         Ok(Self { budget, limits, address, reflection, package_service })
@@ -105,13 +107,16 @@ mod tests {
             "--enable-package-service=false",
         ])
         .unwrap();
-        let Limits { memory, request_time, answer_time, call_time, connections, connection_age, .. } = config.limits;
+        let Limits { memory, request_time, answer_time, call_time, connections, connection_age, .. } =
+            config.limits;
         assert_eq!((memory.limit(), connections), (256 << 20, 7));
         assert_eq!((request_time.as_secs(), answer_time.as_secs()), (1, 2));
         assert_eq!((call_time, connection_age), (None, None));
         assert_eq!(config.address.map(|address| address.to_string()).as_deref(), Some("::1"));
         assert!(!config.reflection && !config.package_service);
-        for line in ["--request-timeout=0", "--answer-timeout=-1s", "--max-connections=-1", "--address=localhost"] {
+        for line in
+            ["--request-timeout=0", "--answer-timeout=-1s", "--max-connections=-1", "--address=localhost"]
+        {
             let flag = line.split('=').next().unwrap();
             assert!(limits(&[line]).unwrap_err().starts_with(flag), "{line}");
         }

@@ -42,10 +42,8 @@ impl MemoryBudget {
             ("", Some(Limit::Cgroup(bytes))) => bytes,
             ("", Some(Limit::Machine(bytes))) => (bytes / 2).min(MOST_OF_MACHINE),
             ("", None) => UNKNOWN,
-            (text, _) => parse(text).ok_or_else(|| UsageError::Size {
-                flag: "memory-budget",
-                value: text.to_owned(),
-            })?,
+            (text, _) => parse(text)
+                .ok_or_else(|| UsageError::Size { flag: "memory-budget", value: text.to_owned() })?,
         };
         let budget = Self { total };
         if budget.messages() < message_limit {
@@ -53,7 +51,9 @@ impl MemoryBudget {
             if !flag.is_empty() {
                 return Err(UsageError::SmallBudget { total, message });
             }
-            warn!("There is little memory: messages get a quarter of {total}, and one may have {message} bytes");
+            warn!(
+                "There is little memory: messages get a quarter of {total}, and one may have {message} bytes"
+            );
         }
         Ok(budget)
     }
@@ -82,7 +82,11 @@ impl MemoryBudget {
 impl fmt::Display for MemoryBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (messages, builtins) = (Bytes(self.messages() as u64), Bytes(self.builtins()));
-        write!(f, "{}, of which {messages} for messages and {builtins} for built-in functions", Bytes(self.total))
+        write!(
+            f,
+            "{}, of which {messages} for messages and {builtins} for built-in functions",
+            Bytes(self.total)
+        )
     }
 }
 
@@ -119,7 +123,8 @@ mod tests {
 
     #[test]
     fn the_budget_is_the_flag_or_the_cgroup_or_part_of_the_machine() {
-        let total = |flag, limit| MemoryBudget::resolve(flag, limit, MESSAGE).map(|budget| budget.total).unwrap();
+        let total =
+            |flag, limit| MemoryBudget::resolve(flag, limit, MESSAGE).map(|budget| budget.total).unwrap();
         let cgroup = Some(Limit::Cgroup(512 << 20));
         assert_eq!(total("", cgroup), 512 << 20);
         assert_eq!(total("1Gi", cgroup), 1 << 30);
