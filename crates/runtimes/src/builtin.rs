@@ -93,7 +93,8 @@ fn look_up(image: &Image) -> Option<(&'static Function, &'static Version)> {
 
 /// What a function may produce: what the caller takes, where it says so.
 fn limits_of(budget: Budget) -> Limits {
-    const ADVICE: &str = "raise --max-request-body-size of function-runner, and of Porch's server to the same value";
+    const ADVICE: &str =
+        "raise --max-request-body-size of function-runner, and of Porch's server to the same value";
     if budget.output >= Limits::GENEROUS.output {
         return Limits::GENEROUS;
     }
