@@ -7,7 +7,11 @@
 //! `growth-path [FUNCTION]` measures all functions or one, `--sizes 1,2` other sizes. A table in Markdown is printed, and
 //! kept as `growth-path.md` and `.json` where `LOGGIA_BENCH_OUT` says.
 
-#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "it starts what it measures, and prints it")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "it starts what it measures, and prints it"
+)]
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -98,13 +102,12 @@ fn compare(wanted: &str, sizes: &[f64]) -> Outcome<ExitCode> {
 fn header(sizes: &[f64]) -> String {
     let names: String = sizes.iter().map(|size| format!(" {size} MB |")).collect();
     let lines = "---|".repeat(sizes.len());
-    format!(
-        "| function | list | |{names} exponent | memory at the end |\n|---|---|---|{lines}---|---|\n"
-    )
+    format!("| function | list | |{names} exponent | memory at the end |\n|---|---|---|{lines}---|---|\n")
 }
 
 fn row(shape: &Shape, measured: &[Measured], exponent: f64) -> String {
-    let mut out = format!("| {} | {} | {} |", shape.image, shape.name, if shape.hostile { "hostile" } else { "" });
+    let mut out =
+        format!("| {} | {} | {} |", shape.image, shape.name, if shape.hostile { "hostile" } else { "" });
     for one in measured {
         let refused = if one.refused { " refused" } else { "" };
         write!(out, " {:.2} s{refused} |", one.seconds).expect("a string takes all");
@@ -116,7 +119,8 @@ fn row(shape: &Shape, measured: &[Measured], exponent: f64) -> String {
 
 /// Measures in a process of its own.
 fn measure(at: usize, bytes: usize) -> Outcome<Measured> {
-    let output = Command::new(env::current_exe()?).args([ENTRY, &at.to_string(), &bytes.to_string()]).output()?;
+    let output =
+        Command::new(env::current_exe()?).args([ENTRY, &at.to_string(), &bytes.to_string()]).output()?;
     if !output.status.success() {
         let name = shapes().get(at).map_or_else(String::new, |shape| format!("{shape:?}"));
         return Err(format!("{name}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into());
@@ -149,7 +153,8 @@ fn highest_memory() -> Outcome<f64> {
 
 /// The slope of the line through the points, both logarithmic.
 fn exponent(sizes: &[f64], values: &[f64]) -> f64 {
-    let points: Vec<(f64, f64)> = sizes.iter().zip(values).map(|(size, value)| (size.ln(), value.max(5e-3).ln())).collect();
+    let points: Vec<(f64, f64)> =
+        sizes.iter().zip(values).map(|(size, value)| (size.ln(), value.max(5e-3).ln())).collect();
     let count = points.len() as f64;
     let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / count;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));

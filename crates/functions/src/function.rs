@@ -141,7 +141,8 @@ impl Version {
 
     /// The failure of a call that met a limit.
     fn over(&self, excess: &Excess) -> Failure {
-        let is_own = |function: &&&Function| function.versions.iter().any(|version| std::ptr::eq(version, self));
+        let is_own =
+            |function: &&&Function| function.versions.iter().any(|version| std::ptr::eq(version, self));
         let name = CATALOG.iter().find(is_own).map_or("", |function| function.name);
         Failure { stderr: format!("function `{name}`: {excess}") }
     }

@@ -121,9 +121,8 @@ impl Meter {
 impl Scope {
     /// Begins a call on a list that is so many bytes long, if that is known.
     pub(crate) fn new(limits: Limits, input: Option<usize>) -> Self {
-        let steps = input.map_or(STEPS_OF_TREE, |bytes| {
-            bytes.saturating_mul(STEPS_PER_BYTE).saturating_add(FREE_STEPS)
-        });
+        let steps = input
+            .map_or(STEPS_OF_TREE, |bytes| bytes.saturating_mul(STEPS_PER_BYTE).saturating_add(FREE_STEPS));
         METER.with(|meter| {
             meter.set(&Meter {
                 output: Cell::new(limits.output),
@@ -204,7 +203,11 @@ pub(crate) fn push(results: &mut Vec<ResultItem>, item: ResultItem) -> Result<()
 pub(crate) fn size_of(item: &ResultItem) -> usize {
     const WORDS: usize = 32;
     let reference = item.resource_ref.as_ref().map_or(0, |reference| {
-        reference.api_version.len() + reference.kind.len() + reference.name.len() + reference.namespace.len() + WORDS
+        reference.api_version.len()
+            + reference.kind.len()
+            + reference.name.len()
+            + reference.namespace.len()
+            + WORDS
     });
     let field = item.field.as_ref().map_or(0, |field| {
         let length = |value: &Option<String>| value.as_ref().map_or(0, String::len);
@@ -278,7 +281,9 @@ impl fmt::Display for Excess {
             write!(f, "{subject}: ")?;
         }
         match kind {
-            Kind::Output => write!(f, "the function would write more than {limit} bytes and was stopped; {advice}"),
+            Kind::Output => {
+                write!(f, "the function would write more than {limit} bytes and was stopped; {advice}")
+            }
             Kind::Work => write!(
                 f,
                 "the function needs more than {limit} steps, which is {STEPS_PER_BYTE} for each byte of its input, and was \
@@ -323,7 +328,8 @@ mod tests {
     #[test]
     fn limits_end_with_their_call_and_go_with_it_to_other_threads() {
         let scope = Scope::new(Limits { output: 10, ..Limits::GENEROUS }, Some(0));
-        let counted = on_thread("test", 1 << 20, || (produce(4), produce(4))).expect("a thread").expect("no panic");
+        let counted =
+            on_thread("test", 1 << 20, || (produce(4), produce(4))).expect("a thread").expect("no panic");
         assert_eq!(counted, (Ok(()), Ok(())));
         assert_eq!(produce(4), Err(OverLimit));
         drop(scope);

@@ -245,8 +245,7 @@ pub(crate) fn write_within(
     limit: usize,
 ) -> Result<Option<String>, loggia_yaml::Error> {
     let as_json = resources.len() == 1 && path.ends_with(".json");
-    let mut emitter =
-        Emitter::with_limit(EmitOptions { sequences: SequenceStyle::Compact, fidelity }, limit);
+    let mut emitter = Emitter::with_limit(EmitOptions { sequences: SequenceStyle::Compact, fidelity }, limit);
     for mut resource in resources {
         emitter.set_sequences(resource.sequence_style());
         clear_place(&mut resource);

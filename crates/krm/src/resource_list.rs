@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use loggia_yaml::{EmitOptions, Fidelity, Kind, Node, Pair, SequenceStyle, node_to_string_with, node_to_string_within};
+use loggia_yaml::{
+    EmitOptions, Fidelity, Kind, Node, Pair, SequenceStyle, node_to_string_with, node_to_string_within,
+};
 
 use crate::annotation::{INDEX, LEGACY_INDEX, SEQUENCE_INDENT};
 use crate::document::{self, Reading, Stream, StreamError, StreamErrorKind};

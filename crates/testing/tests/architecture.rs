@@ -82,7 +82,7 @@ fn may_use_of(cell: &str) -> MayUse {
 }
 
 /// The rooms, by their folder's name, and the dependencies among the crates of the workspace. Those outside of `crates/`
-/// are not rooms, but may not use `testing` either unless they are tests.
+/// are not rooms, but may not use `testing` either unless they are tests or benchmarks.
 fn workspace(root: &Path) -> (BTreeSet<String>, Vec<Edge>) {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
@@ -124,7 +124,7 @@ fn violations(table: &BTreeMap<String, MayUse>, rooms: &BTreeSet<String>, edges:
         wrong.push(format!("`{room}` has a row, and no folder in crates/"));
     }
     for Edge { from, to, .. } in edges.iter().filter(|edge| !edge.dev) {
-        if to == "testing" && from != "e2e" {
+        if to == "testing" && !["e2e", "bench"].contains(&from.as_str()) {
             wrong.push(format!("`{from}` uses `testing` outside of its tests"));
         }
         if from == "testing" {

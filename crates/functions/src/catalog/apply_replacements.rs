@@ -143,12 +143,7 @@ fn apply(
 
 // === sources ===
 
-fn source_of(
-    list: &ResourceList,
-    names: &mut Names,
-    source: &Source,
-    rules: Rules,
-) -> Result<Node, String> {
+fn source_of(list: &ResourceList, names: &mut Names, source: &Source, rules: Rules) -> Result<Node, String> {
     let mut found = None;
     for (at, item) in list.items.iter().enumerate() {
         let ids = names.of(at, item)?;
@@ -224,7 +219,8 @@ fn apply_to(
         }
         limits::work(reject.len())?;
         let rejected = |ids: &[Id]| -> Result<bool, OverLimit> {
-            for (pattern, _) in reject.iter().zip(&target.reject).filter(|(_, reject)| !reject.id.is_empty()) {
+            for (pattern, _) in reject.iter().zip(&target.reject).filter(|(_, reject)| !reject.id.is_empty())
+            {
                 if pattern.matches_any(ids)? {
                     return Ok(true);
                 }

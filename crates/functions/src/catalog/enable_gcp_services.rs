@@ -94,7 +94,8 @@ impl Made {
             }
         }
         let inherited: usize = set.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
-        let size = inherited + 3 * set.name.len() + set.namespace.len() + set.project.len() + 2 * set.folder.len();
+        let size =
+            inherited + 3 * set.name.len() + set.namespace.len() + set.project.len() + 2 * set.folder.len();
         for service in &set.services {
             limits::produce(size + service.len())?;
             let item = set.service(service)?;

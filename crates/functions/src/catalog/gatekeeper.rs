@@ -66,9 +66,7 @@ fn run(list: &mut ResourceList, rules: Rules) -> Result<(), Failure> {
     }
     let items = list.items.clone();
     let outcome = match limits::on_thread("gatekeeper", STACK, move || review(&items, rules)) {
-        Ok(ended) => {
-            ended.unwrap_or_else(|_| Err("the Rego engine broke down on these policies".to_owned()))
-        }
+        Ok(ended) => ended.unwrap_or_else(|_| Err("the Rego engine broke down on these policies".to_owned())),
         Err(error) => Err(format!("no thread for the Rego engine: {error}")),
     };
     report(list, outcome)

@@ -30,7 +30,8 @@ fn run(list: &mut ResourceList) -> Result<(), Failure> {
     let mut results = Vec::new();
     let mut contexts = Vec::new();
     let config = list.function_config.as_ref();
-    let given = |key: &&str| config.and_then(|config| config.at(&["data", key])?.scalar()).map_or(0, str::len);
+    let given =
+        |key: &&str| config.and_then(|config| config.at(&["data", key])?.scalar()).map_or(0, str::len);
     let size: usize = KNOWN.iter().map(given).sum();
     for kptfile in list.items.iter().filter(|item| is_root_kptfile(item)) {
         if limits::produce(size + kptfile.name().len()).is_err() {

@@ -86,7 +86,8 @@ fn set(list: &mut ResourceList) -> Result<Places, String> {
     for item in &mut list.items {
         let (file, index) = (item.path().to_owned(), item.index().to_owned());
         let set = entries::set(item, &config.entries, &specs, &mut |key, value, names| {
-            let length = file.len() + key.len() + value.len() + names.iter().map(|name| name.len()).sum::<usize>();
+            let length =
+                file.len() + key.len() + value.len() + names.iter().map(|name| name.len()).sum::<usize>();
             // A place with many entries repeats its names for each of them.
             if limits::work(1 + length / 16).is_err() || limits::produce(key.len() + value.len()).is_err() {
                 return;

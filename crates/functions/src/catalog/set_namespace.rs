@@ -158,7 +158,10 @@ impl Change<'_> {
         let Some(matcher) = &self.config.matcher else { return true };
         if matcher == origin {
             // What is too much ends the call.
-            let _ = limits::push(&mut self.infos, report::info(format!("[{}] has matching origin {origin}", short())));
+            let _ = limits::push(
+                &mut self.infos,
+                report::info(format!("[{}] has matching origin {origin}", short())),
+            );
         }
         matcher == origin || matcher == current
     }

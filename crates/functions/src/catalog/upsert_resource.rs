@@ -77,7 +77,10 @@ impl Places {
             self.known = at + 1;
             if check(item).is_err() {
                 self.fault.get_or_insert(at);
-            } else if !FUNCTION_KEYS.iter().any(|key| item.annotation(key).is_some_and(|value| !value.is_empty())) {
+            } else if !FUNCTION_KEYS
+                .iter()
+                .any(|key| item.annotation(key).is_some_and(|value| !value.is_empty()))
+            {
                 self.by_id.entry(item.id()).or_default().push(at);
             }
         }
@@ -102,7 +105,9 @@ fn upsert(
     for &at in alike.iter().take_while(|at| places.fault.is_none_or(|fault| **at < fault)) {
         let Some(item) = items.get_mut(at) else { break };
         if target.is_empty() || target == item.path() {
-            limits::produce(64 + input.annotations().map(|(key, value)| key.len() + value.len()).sum::<usize>())?;
+            limits::produce(
+                64 + input.annotations().map(|(key, value)| key.len() + value.len()).sum::<usize>(),
+            )?;
             let mut annotations = own_annotations(input, abilities);
             for (key, value) in [(PATH, item.path()), (INDEX, item.index())] {
                 annotations.insert(key.to_owned(), value.to_owned());

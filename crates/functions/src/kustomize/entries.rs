@@ -89,9 +89,8 @@ fn set_entries(
     const MANY: usize = 16;
     let size = |(key, value, _): &(&String, &String, Node)| key.len() + value.len();
     limits::produce(entries.iter().map(size).sum())?;
-    let known: Option<HashSet<String>> = (entries.len() > MANY).then(|| {
-        node.pairs().iter().filter_map(|pair| pair.key.scalar().map(str::to_owned)).collect()
-    });
+    let known: Option<HashSet<String>> = (entries.len() > MANY)
+        .then(|| node.pairs().iter().filter_map(|pair| pair.key.scalar().map(str::to_owned)).collect());
     for (key, value, entry) in entries {
         note(key, value, names);
         if !node.is_mapping() {

@@ -81,7 +81,8 @@ impl FieldSpec {
         if path.len() > MAX_DEPTH {
             return Err(format!("a field path has {} parts; at most {MAX_DEPTH} are followed", path.len()));
         }
-        let walk = Walk { path: &path, create: self.create && leaf != Leaf::Never, leaf, level: Cell::new(0) };
+        let walk =
+            Walk { path: &path, create: self.create && leaf != Leaf::Never, leaf, level: Cell::new(0) };
         walk.visit(resource.node_mut(), 0, set).map_err(|cause| {
             let id = Id::of(resource);
             format!("considering field '{}' of object {id}: {cause}", self.path)

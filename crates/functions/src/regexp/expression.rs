@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn an_expression_that_is_slow_on_a_text_ends_the_call() {
-        let text: String = (0..40_000_u32).map(|at| if at.is_power_of_two() || at % 7 == 3 { 'a' } else { 'b' }).collect();
+        let text: String =
+            (0..40_000_u32).map(|at| if at.is_power_of_two() || at % 7 == 3 { 'a' } else { 'b' }).collect();
         let scope = Scope::new(Limits::GENEROUS, Some(text.len()));
         let expression = Expression::new(OPEN).expect("compiles");
         assert_eq!(expression.is_match(&text), Err(OverLimit));
@@ -179,7 +180,8 @@ mod tests {
     fn large_and_small_expressions_find_what_the_engine_finds() {
         let _scope = Scope::new(Limits::GENEROUS, Some(1 << 20));
         for pattern in ["^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", "^.{1,253}$", "a|b", r"\bé", "(?i)x{3}$"] {
-            let (expression, regex) = (Expression::new(pattern).expect(pattern), Regex::new(pattern).expect(pattern));
+            let (expression, regex) =
+                (Expression::new(pattern).expect(pattern), Regex::new(pattern).expect(pattern));
             for text in ["", "a", "web-1", "-x", "é", "aé", "XxX", "a\nb", &"y".repeat(300)] {
                 assert_eq!(expression.is_match(text), Ok(regex.is_match(text)), "{pattern} on {text}");
             }

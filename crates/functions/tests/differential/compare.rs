@@ -126,10 +126,11 @@ impl Comparison {
 
     fn check(&self, input: &str, theirs: &Answer, tally: &mut Tally) {
         let image = format!("{}:{}", self.function, self.version);
-        let output = find(&image)
-            .unwrap_or_else(|| panic!("{image} is not in the catalog"))
-            .1
-            .filter_within(input.as_bytes(), &AnyFile, loggia_functions::Limits::GENEROUS);
+        let output = find(&image).unwrap_or_else(|| panic!("{image} is not in the catalog")).1.filter_within(
+            input.as_bytes(),
+            &AnyFile,
+            loggia_functions::Limits::GENEROUS,
+        );
         let ours = Answer { stdout: output.stdout, stderr: output.stderr, exit_code: output.exit_code };
         tally.total += 1;
         tally.failures += usize::from(theirs.exit_code != 0);

@@ -87,7 +87,8 @@ impl Match {
         let kinds: usize = self.kinds.iter().map(|(groups, kinds)| groups.len() + kinds.len()).sum();
         let selectors = self.labels.iter().chain(&self.namespace_labels);
         let selected = selectors.map(|selector| {
-            let values: usize = selector.expressions.iter().map(|expression| 1 + expression.values.len()).sum();
+            let values: usize =
+                selector.expressions.iter().map(|expression| 1 + expression.values.len()).sum();
             selector.labels.len() + values
         });
         kinds + self.namespaces.len() + self.excluded_namespaces.len() + selected.sum::<usize>()

@@ -13,6 +13,8 @@ use crate::limits::{self, OverLimit};
 
 /// What one review of one resource may take.
 const MAX_REVIEW: Duration = Duration::from_secs(10);
+/// How deep brackets may nest: the engine takes ever longer for each.
+const MAX_NESTING: usize = 100;
 const TARGET: &str = "admission.k8s.gatekeeper.sh";
 
 /// A template's compiled program.
@@ -166,6 +168,11 @@ impl<'a> Source<'a> {
             return Err(text.to_owned());
         }
         for program in self.libraries.iter().chain([&self.rego]) {
+            if nesting(program) > MAX_NESTING {
+                return Err(format!(
+                    "invalid ConstraintTemplate: brackets are nested more than {MAX_NESTING} deep"
+                ));
+            }
             if let Some(function) = recursive(program)? {
                 return Err(format!(
                     "unable to compile modules: 1 error occurred: rego_recursion_error: function {function} is recursive"
@@ -248,6 +255,20 @@ fn recursive(rego: &str) -> Result<Option<String>, OverLimit> {
         }
     }
     Ok(None)
+}
+
+/// How deep the brackets of a program are nested.
+fn nesting(rego: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for character in without_texts(rego).chars() {
+        match character {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 /// A program without its comments and what is in its strings.

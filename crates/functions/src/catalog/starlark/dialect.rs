@@ -20,6 +20,51 @@ impl Rewritten {
     }
 }
 
+/// How deep expressions may nest. The engine recurses over them, and the stack has an end.
+const MAX_NESTING: usize = 4_000;
+
+/// Fails if an expression may nest deeper than the engine can follow.
+///
+/// This counts words and signs that may belong to one another: all since the last comma, in every bracket that is
+/// open. So it is never less than the nesting, and mostly little more.
+pub(super) fn check_nesting(source: &str) -> Result<(), String> {
+    let mut scan = Scan::default();
+    let mut open: Vec<usize> = vec![0];
+    let (mut total, mut in_word, mut line) = (0_usize, false, 1);
+    for (at, character) in source.char_indices() {
+        let is_code = scan.quote.is_none() && !scan.comment && scan.skip == 0;
+        scan.step(character, &source[at..]);
+        line += usize::from(character == '\n');
+        let is_word = character.is_alphanumeric() || character == '_';
+        let begins_word = is_word && !in_word;
+        in_word = is_word;
+        if !is_code {
+            continue;
+        }
+        let depth = open.len();
+        let Some(last) = open.last_mut() else { break };
+        match character {
+            ')' | ']' | '}' if depth > 1 => total -= open.pop().unwrap_or(0),
+            ',' | ';' => total -= std::mem::take(last),
+            '\n' if depth == 1 => total -= std::mem::take(last),
+            '(' | '[' | '{' => {
+                *last += 1;
+                total += 1;
+                open.push(0);
+            }
+            _ if begins_word || (character.is_ascii_punctuation() && !is_word) => {
+                *last += 1;
+                total += 1;
+            }
+            _ => {}
+        }
+        if total > MAX_NESTING {
+            return Err(format!("line {line}: an expression is nested more than {MAX_NESTING} deep"));
+        }
+    }
+    Ok(())
+}
+
 /// A logical line: it may span several lines inside brackets or strings.
 struct Statement<'a> {
     /// All of it, with its last line break.

@@ -12,11 +12,11 @@ use starlark::values::dict::AllocDict;
 use starlark::values::structs::AllocStruct;
 
 use super::Program;
-use crate::limits;
 use super::dialect;
 use super::library::Libraries;
 use super::message;
 use super::value::{Reader, Writer};
+use crate::limits;
 
 /// Calls inside calls. The thread's stack is sized for them.
 const MAX_CALLS: usize = 4_000;
@@ -72,6 +72,7 @@ fn run_here(input: &Input) -> Output {
 
 fn evaluate(input: &Input, printed: &Printed) -> Result<Vec<Node>, String> {
     let Program { name, source } = &input.program;
+    dialect::check_nesting(source)?;
     let rewritten = dialect::rewrite(source);
     let dialect =
         Dialect { enable_top_level_stmt: true, enable_keyword_only_arguments: true, ..Dialect::Standard };

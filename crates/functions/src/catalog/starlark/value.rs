@@ -186,7 +186,8 @@ impl<'v> Writer<'v> {
     /// An item is the resource it was made of, or the one whose mark it carries.
     fn item(&mut self, value: Value<'v>, known: &HashMap<String, &Node>) -> Result<Node, String> {
         let has_history = self.origins.contains_key(&value.identity());
-        let origin = if has_history { None } else { identifier_of(value).and_then(|id| known.get(id)).copied() };
+        let origin =
+            if has_history { None } else { identifier_of(value).and_then(|id| known.get(id)).copied() };
         let node = self.node(value, origin, 0)?;
         if !node.is_mapping() {
             let kind = if node.is_sequence() { 2 } else { 8 };
