@@ -48,8 +48,8 @@ impl Collector {
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let lifecycle = Lifecycle::default();
         let routes = Routes::new(Evaluations::of(Arc::new(Chain::default())), &lifecycle, 1 << 20)
-            .with(MetricsServiceServer::new(self.clone()))
-            .with(TraceServiceServer::new(self.clone()));
+            .with(MetricsServiceServer::new(self.clone()), &["Export"])
+            .with(TraceServiceServer::new(self.clone()), &["Export"]);
         lifecycle.serve();
         tokio::spawn(server::serve(listener, routes));
         endpoint
