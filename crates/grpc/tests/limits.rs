@@ -160,7 +160,8 @@ async fn a_peer_that_stops_reading_its_socket_does_not_hold_memory_forever() {
     let server = start(Limits { answer_time: Duration::from_millis(500), ..limits(256 * MIB) });
     let deaf = Arc::new(AtomicBool::new(false));
     let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
-    let settings = Builder::new().initial_window_size(1 << 30).initial_connection_window_size(1 << 30).clone();
+    let settings =
+        Builder::new().initial_window_size(1 << 30).initial_connection_window_size(1 << 30).clone();
     let (requests, connection) =
         settings.handshake(support::Deaf { stream, deaf: Arc::clone(&deaf) }).await.unwrap();
     let _driver = tokio::spawn(connection);
@@ -176,7 +177,8 @@ async fn a_peer_that_stops_reading_its_socket_does_not_hold_memory_forever() {
     }
     eventually("answers wait", || server.memory.usage().used > 20 * MIB).await;
     assert!(server.is_healthy().await);
-    support::within(Duration::from_secs(30), "all memory comes back", || server.memory.usage().used == 0).await;
+    support::within(Duration::from_secs(30), "all memory comes back", || server.memory.usage().used == 0)
+        .await;
 }
 
 #[tokio::test]
