@@ -4,7 +4,8 @@
 
 mod support;
 
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,20 +40,15 @@ fn start(package: &Package, flags: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until the command listens to signals, which is when it renders.
-fn computing(child: &Child) {
-    let begin = Instant::now();
-    let signals_are_caught = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
-        u64::from_str_radix(caught, 16).unwrap_or(0) & 0x4002 == 0x4002
-    };
-    while !signals_are_caught() {
-        assert!(begin.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(10));
+/// Waits until the function runs.
+fn running(child: &mut Child) -> BufReader<ChildStderr> {
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("[RUNNING]") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended");
     }
-    // The function follows right after; a moment more or less only changes what is interrupted.
-    std::thread::sleep(Duration::from_millis(300));
+    said
 }
 
 #[test]
@@ -64,14 +60,15 @@ fn a_signal_ends_a_render_at_once_whatever_runs() {
         ] {
             let package = endless(image);
             let before = package.read("cm.yaml");
-            let child = start(&package, &[]);
-            computing(&child);
+            let mut child = start(&package, &[]);
+            let mut said = running(&mut child);
             let begin = Instant::now();
             kill_process(Pid::from_child(&child), signal).unwrap();
-            let output = child.wait_with_output().unwrap();
+            let mut stderr = String::new();
+            said.read_to_string(&mut stderr).unwrap();
+            let status = child.wait().unwrap();
             assert!(begin.elapsed() < Duration::from_secs(2), "{image}: {:?}", begin.elapsed());
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(code), "{image}: {stderr}");
+            assert_eq!(status.code(), Some(code), "{image}: {stderr}");
             assert!(stderr.ends_with(text), "{image}: {stderr}");
             assert_eq!(package.read("cm.yaml"), before);
         }
@@ -92,7 +89,7 @@ fn a_function_in_this_process_is_stopped_at_the_timeout() {
 fn a_package_that_needs_more_memory_than_allowed_says_so() {
     let kptfile = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: app\npipeline:\n  mutators:\n    - image: no-op\n";
     let package = Package::new(&[("Kptfile", kptfile)]);
-    let value = "v".repeat(4 << 20);
+    let value = "v".repeat(3 << 20);
     for file in 0..24 {
         package.write(
             &format!("f{file}.yaml"),
@@ -104,8 +101,6 @@ fn a_package_that_needs_more_memory_than_allowed_says_so() {
     let expected =
         "error: more than 64 MiB of memory were needed, and the command was stopped; --memory allows more\n";
     assert!(ran.stderr.ends_with(expected) && !ran.stderr.contains("allocation"), "{ran:?}");
-    let ran = package.render(&["--memory", "2048"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
     let ran = package.render(&["--memory", "1"]);
     assert!(ran.stderr.contains("--memory: must be at least 64"), "{ran:?}");
 }

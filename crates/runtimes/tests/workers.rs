@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use loggia_function::{Budget, Call, Guarded, Image, Outcome, RunError, Runtime as _};
 use loggia_runtimes::workers::Settings;
 use loggia_runtimes::{Builtin, Workers};
+use loggia_testing::eventually;
 use rustix::process::{Signal, getpid, kill_process};
 
 const MARK: u32 = 0x4c57_4731;
@@ -191,12 +192,13 @@ async fn deaths() {
 }
 
 async fn slow_moves_aside() {
-    let builtin = Builtin::in_workers(Workers::new(settings()));
+    let workers = Workers::new(settings());
+    let builtin = Builtin::in_workers(workers.clone());
     let slow = {
         let builtin = builtin.clone();
         tokio::spawn(async move { text(&builtin, "sleep 3000").await })
     };
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    eventually("the slow call has the slot", || workers.count() == 1).await;
     // There is one slot for cheap calls, and the slow call gives it back long before it ends.
     let begin = Instant::now();
     let quick = text(&builtin, "pid").await;
@@ -208,7 +210,8 @@ async fn slow_moves_aside() {
 }
 
 async fn waits_until_its_deadline() {
-    let builtin = Builtin::in_workers(Workers::new(settings()));
+    let workers = Workers::new(settings());
+    let builtin = Builtin::in_workers(workers.clone());
     let slow: Vec<_> = (0..2)
         .map(|_| {
             let builtin = builtin.clone();
@@ -216,7 +219,7 @@ async fn waits_until_its_deadline() {
         })
         .collect();
     // Both slots are taken once the first of them has moved.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    eventually("both run", || workers.count() == 2).await;
     let ended = run(&builtin, "pid", Some(Duration::from_millis(300))).await;
     assert!(matches!(ended, Err(RunError::TimedOut)), "{ended:?}");
     slow.iter().for_each(tokio::task::JoinHandle::abort);
@@ -234,13 +237,12 @@ async fn grown_is_replaced() {
 
 async fn a_stop_ends_everything() {
     let workers = Workers::new(settings());
-    workers.keep_ready();
     let builtin = Builtin::in_workers(workers.clone());
     let running = {
         let builtin = builtin.clone();
         tokio::spawn(async move { run(&builtin, "sleep 9000", None).await })
     };
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    eventually("it has a worker", || workers.count() == 1).await;
     let begin = Instant::now();
     workers.stop().await;
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
