@@ -29,12 +29,14 @@ mod confine;
 mod orphans;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 pub use capture::Captured;
 use child::{Broken, Child, Conversation};
 #[cfg(feature = "confine")]
 pub use confine::Confinement;
 pub use orphans::adopt_orphans;
+pub use worker::{WorkerProcess, slow_down};
 
 /// How long a group that was told to end may take before it is killed.
 const TERM_GRACE: Duration = Duration::from_millis(300);

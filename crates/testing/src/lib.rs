@@ -26,7 +26,7 @@ mod wait;
 pub use certificates::Authority;
 pub use digest::sha256;
 pub use oracle::{Answer, Oracle, cache};
-pub use programs::{children_of, is_running, output, program, runner, tool, wrapper};
+pub use programs::{children_of, is_running, output, program, runner, tool, workers_of, wrapper};
 pub use require::{KINDS, left_out, missing};
 pub use server::Server;
 pub use wait::{PATIENCE, eventually, noted, until, wait_for};

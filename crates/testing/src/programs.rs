@@ -46,8 +46,21 @@ pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Processes whose parent is this one: their numbers and states.
+/// Processes whose parent is this one, but for its workers: their numbers and states.
 pub fn children_of(parent: u32) -> Vec<(u32, char)> {
+    all_children_of(parent).into_iter().filter(|(pid, _)| !is_worker(*pid)).collect()
+}
+
+/// The processes of this one that wait for calls of built-in functions or run them.
+pub fn workers_of(parent: u32) -> Vec<u32> {
+    all_children_of(parent).into_iter().map(|(pid, _)| pid).filter(|pid| is_worker(*pid)).collect()
+}
+
+fn is_worker(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"worker\0__worker\0"))
+}
+
+fn all_children_of(parent: u32) -> Vec<(u32, char)> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes
         .filter_map(|entry| {
