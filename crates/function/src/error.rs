@@ -35,7 +35,7 @@ pub enum RunError {
     },
     /// The function wrote something other than a `ResourceList`.
     InvalidOutput(Box<InvalidOutput>),
-    /// A built-in function that runs in a process of its own was stopped there.
+    /// A built-in function was stopped, most often in a process of its own.
     Guarded(Guarded),
     TooMuchOutput {
         limit: usize,
@@ -84,14 +84,16 @@ pub struct InvalidOutput {
 /// Why a guarded function was stopped. Displayed as what comes after the function's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Guarded {
-    #[error("ran for longer than {} and was stopped", loggia_go::Duration::from(*.limit))]
-    OverTime { limit: Duration },
-    #[error("needed more than {} MiB of memory and was stopped", .limit >> 20)]
-    OverMemory { limit: u64 },
-    #[error("was stopped: its program is nested too deeply")]
+    #[error("ran for longer than {} and was stopped; {flag} allows more", loggia_go::Duration::from(*.limit))]
+    OverTime { limit: Duration, flag: &'static str },
+    #[error("needed more than {} MiB of memory and was stopped; {flag} allows more", .limit >> 20)]
+    OverMemory { limit: u64, flag: &'static str },
+    #[error("was stopped: its program or input is nested too deeply")]
     TooDeep,
-    #[error("was ended by {exit}: {stderr}")]
-    Ended { exit: String, stderr: String },
+    #[error("crashed; please report it, with the input if you can")]
+    Crashed,
+    #[error("was ended by {exit}")]
+    Ended { exit: String },
     #[error("could not be run: {0}")]
     NotRun(String),
 }
@@ -200,8 +202,9 @@ impl RunError {
                 format!("{exit}, its output is not a ResourceList, {}", wrote(stderr))
             }
             Self::Remote(remote) => remote.cause(),
-            // The text of a panic, and of a program that its user wrote, may quote anything.
-            Self::Defect { .. } | Self::Panicked | Self::Guarded(_) => "a defect of this program".to_owned(),
+            // The text of a panic may quote anything.
+            Self::Defect { .. } | Self::Panicked => "a defect of this program".to_owned(),
+            Self::Guarded(guarded) => format!("the function {guarded}"),
             Self::NotFound { asked, .. } if asked.is_empty() => "no runtime is enabled".to_owned(),
             Self::NotFound { asked, .. } => format!("not among the functions of {}", asked.join(", ")),
             Self::NotStarted { reason, origin } => format!("{reason}{origin}"),
@@ -226,8 +229,12 @@ impl RunError {
             Self::InvalidImage(_) => Kind::InvalidImage,
             Self::NotAllowed | Self::InvalidCommand(_) | Self::NotStarted { .. } => Kind::NotStarted,
             Self::InvalidOutput(_) => Kind::InvalidOutput,
-            Self::TooMuchOutput { .. } | Self::AnswerTooLarge { .. } => Kind::TooLarge,
-            Self::TimedOut | Self::OverTime { .. } => Kind::TimedOut,
+            Self::TooMuchOutput { .. }
+            | Self::AnswerTooLarge { .. }
+            | Self::Guarded(Guarded::OverMemory { .. } | Guarded::TooDeep) => Kind::TooLarge,
+            Self::TimedOut | Self::OverTime { .. } | Self::Guarded(Guarded::OverTime { .. }) => {
+                Kind::TimedOut
+            }
             Self::NoInstance { .. } => Kind::NoInstance,
             Self::Remote(remote) => remote.kind,
             Self::Unavailable(_) => Kind::Unavailable,

@@ -1,59 +1,88 @@
-//! The functions of the catalog, inside this process.
+//! The functions of the catalog, in worker processes or inside this one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use loggia_function::{
-    Call, Exit, FunctionRef, Image, Knows, Outcome, Payload, RunError, Running, Runtime, Stderr,
+    Call, Exit, FunctionRef, Guarded, Image, Knows, Outcome, Payload, RunError, Running, Runtime, Stderr,
 };
 use loggia_functions::{CATALOG, Failure, Function, Output, Version, find};
 use loggia_krm::ResourceList;
+use loggia_process::passed;
+use tokio::time::Instant;
 
-use crate::guard::Guard;
 use crate::schema_folders::SchemaFolders;
 use crate::suggest;
+use crate::workers::Workers;
 
-/// Runs the functions of the catalog. Those that execute programs of their users run in a guarded child.
+/// Runs the functions of the catalog. Those that execute programs of their users always run in a worker.
 #[derive(Clone, Debug)]
 pub struct Builtin {
-    guard: Arc<Guard>,
-    schemas: SchemaFolders,
-    own_threads: bool,
+    workers: Workers,
+    place: Place,
+}
+
+/// Where the other functions run.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In workers too.
+    Workers,
+    /// On another thread of this process, for at most as long as a worker would have.
+    Thread,
+    /// Where they are called, for as long as they take.
+    Here,
 }
 
 // === impl Builtin ===
 
 impl Builtin {
-    /// Runs functions where they are called.
+    /// Runs functions where they are called. Nothing can stop them.
     #[must_use]
-    pub fn new(guard: Guard) -> Self {
-        Self { guard: Arc::new(guard), schemas: SchemaFolders::default(), own_threads: false }
+    pub fn new(workers: Workers) -> Self {
+        Self { workers, place: Place::Here }
     }
 
-    /// Runs functions on threads that may block, as a server must.
+    /// Runs every function in a worker, as a server must: a call can hurt only itself.
     #[must_use]
-    pub fn on_own_threads(guard: Guard) -> Self {
-        Self { own_threads: true, ..Self::new(guard) }
+    pub fn in_workers(workers: Workers) -> Self {
+        Self { workers, place: Place::Workers }
     }
 
-    /// The same, with folders that functions may take schemas from.
+    /// Runs functions on another thread, so that a deadline and a caller that goes away are heard while one runs. What
+    /// runs then goes on until the process ends: this is for commands.
     #[must_use]
-    pub fn with_schemas(self, schemas: SchemaFolders) -> Self {
-        Self { schemas, ..self }
+    pub fn on_threads(workers: Workers) -> Self {
+        Self { workers, place: Place::Thread }
     }
 
     async fn evaluate(&self, call: &Call) -> Result<Outcome, RunError> {
         let image = call.function.image().ok_or_else(RunError::not_found)?;
         let (function, version) = look_up(image).ok_or_else(RunError::not_found)?;
         if function.guarded {
-            return self.guard.run(image, call).await;
+            return self.workers.run(image, function, call).await;
         }
-        let (input, schemas) = (call.input.clone(), self.schemas.clone());
-        let run = move || catch_unwind(AssertUnwindSafe(|| run_here(version, input, &schemas))).ok();
-        let ended =
-            if self.own_threads { tokio::task::spawn_blocking(run).await.unwrap_or(None) } else { run() };
-        ended.ok_or(RunError::Panicked)
+        match self.place {
+            Place::Workers => self.workers.run(image, function, call).await,
+            Place::Thread => self.on_thread(version, call).await,
+            Place::Here => run_caught(version, call.input.clone(), &self.workers.settings().schemas),
+        }
+    }
+
+    async fn on_thread(&self, version: &'static Version, call: &Call) -> Result<Outcome, RunError> {
+        let settings = self.workers.settings();
+        let (input, schemas) = (call.input.clone(), settings.schemas.clone());
+        let run = move || run_caught(version, input, &schemas);
+        let thread = tokio::task::spawn_blocking(run);
+        let budget = call.budget.until(Instant::now().checked_add(settings.timeout));
+        tokio::select! {
+            biased;
+            ended = thread => ended.unwrap_or(Err(RunError::Panicked)),
+            () = passed(budget.deadline) => Err(match budget.deadline == call.budget.deadline {
+                true => RunError::TimedOut,
+                false => over_time(settings.timeout, settings.flags.timeout),
+            }),
+        }
     }
 }
 
@@ -90,6 +119,14 @@ fn look_up(image: &Image) -> Option<(&'static Function, &'static Version)> {
     find(image.written())
 }
 
+fn over_time(limit: Duration, flag: &'static str) -> RunError {
+    RunError::Guarded(Guarded::OverTime { limit, flag })
+}
+
+fn run_caught(version: &Version, input: Payload, schemas: &SchemaFolders) -> Result<Outcome, RunError> {
+    catch_unwind(AssertUnwindSafe(|| run_here(version, input, schemas))).map_err(|_| RunError::Panicked)
+}
+
 /// Runs a function on a list in the form in which it came: as text, as the original's program would, or as a tree.
 fn run_here(version: &Version, input: Payload, schemas: &SchemaFolders) -> Outcome {
     match input {
@@ -123,6 +160,7 @@ mod tests {
     use loggia_function::Budget;
 
     use super::*;
+    use crate::workers::Settings;
 
     fn image(name: &str) -> FunctionRef {
         FunctionRef::Image(Image::new(name))
@@ -130,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_the_catalog_does_not_have_comes_with_advice() {
-        let builtin = Builtin::new(Guard::default());
+        let builtin = Builtin::new(Workers::new(Settings::one_by_one()));
         assert!(matches!(builtin.knows(&image("no-op:latest")), Knows::Yes));
         assert!(matches!(builtin.knows(&image("noop")), Knows::No));
         let advice = builtin.advice(&image("noop"));
@@ -140,7 +178,7 @@ mod tests {
 
     #[tokio::test]
     async fn text_and_tree_come_back_as_they_went_in() {
-        let builtin = Builtin::new(Guard::default());
+        let builtin = Builtin::new(Workers::new(Settings::one_by_one()));
         let list = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems: []\n";
         let call = Call::of_image(Image::new("no-op:latest"), list.into(), Budget::UNBOUNDED);
         let outcome = builtin.run(&call).await.unwrap();

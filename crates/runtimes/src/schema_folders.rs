@@ -45,11 +45,26 @@ impl SchemaFolders {
             .map_err(|(folder, source)| SchemaFolderError { folder, source })
     }
 
+    /// The folders of a process that has checked them, for one that it started.
+    pub(crate) fn checked(folders: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self(folders.into_iter().collect())
+    }
+
+    /// The folders, from the root on.
+    pub(crate) fn paths(&self) -> &[PathBuf] {
+        &self.0
+    }
+
+    /// Where the folders really are now; one that is missing is left out.
+    pub(crate) fn real(&self) -> Vec<PathBuf> {
+        // A folder may be a link to one that changes, so where it leads is looked up each time.
+        self.0.iter().filter_map(|folder| folder.canonicalize().ok()).collect()
+    }
+
     /// Where a path really leads, if it leads to something; an error if that is not allowed.
     fn locate(&self, path: &str) -> Result<Option<PathBuf>, String> {
         let path = absolute(Path::new(path)).map_err(|error| unreadable(&error))?;
-        // A folder may be a link to one that changes, so where it leads is looked up each time.
-        let real: Vec<PathBuf> = self.0.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+        let real = self.real();
         let allowed = |path: &Path| real.iter().any(|folder| path.starts_with(folder));
         if !allowed(&path) && !self.0.iter().any(|folder| path.starts_with(folder)) {
             return Err(self.refusal());

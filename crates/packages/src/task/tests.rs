@@ -10,8 +10,8 @@ use std::sync::Arc;
 use loggia_function::Chain;
 use loggia_krm::Files;
 use loggia_render::{Options, Quiet};
-use loggia_runtimes::guard::Guard;
-use loggia_runtimes::{Builtin, ExecCommand};
+use loggia_runtimes::workers::Settings;
+use loggia_runtimes::{Builtin, ExecCommand, Workers};
 
 use super::{Creation, Handled, KptfilePatch, PackageConfig, TaskError, TaskHandler};
 
@@ -20,7 +20,7 @@ const CM: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cm\ndata:\
 
 fn runtime() -> Chain {
     let exec = ExecCommand::new(true, ExecCommand::TIMEOUT);
-    Chain::new(vec![Arc::new(Builtin::new(Guard::default())), Arc::new(exec)])
+    Chain::new(vec![Arc::new(Builtin::new(Workers::new(Settings::one_by_one()))), Arc::new(exec)])
 }
 
 /// Runs a flow with a handler.
