@@ -17,8 +17,10 @@ use tracing::{info, warn};
 
 use crate::flags::{ExecFlags, Flags, LogFlags, ServiceFlags};
 
+mod builtins;
 mod pods;
 
+pub(crate) use builtins::BuiltinConfig;
 pub(crate) use pods::PodConfig;
 
 /// Where Kubernetes puts the token of a pod's service account.
@@ -28,7 +30,7 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) port: u16,
-    pub(crate) builtin: bool,
+    pub(crate) builtins: Option<BuiltinConfig>,
     pub(crate) exec: Option<ExecConfig>,
     pub(crate) pods: Option<PodConfig>,
     /// What stands before the names of images that have no slash, in packages.
@@ -45,8 +47,6 @@ pub(crate) struct Config {
     pub(crate) traces: Option<Traces>,
     /// The identity of the service, if it is to have one.
     pub(crate) tls: Option<ServerFiles>,
-    /// What built-in functions may read.
-    pub(crate) schemas: SchemaFolders,
 }
 
 /// How exec functions run.
@@ -146,7 +146,8 @@ impl Surroundings {
 impl Config {
     pub(crate) fn resolve(flags: &Flags, surroundings: &Surroundings) -> anyhow::Result<Self> {
         // `logging` reads the flags of the log, `PodConfig` those of pods and registries.
-        let Flags { service, log: _, exec, pods: _, pod_tls: _, registries: _, given, leftover } = flags;
+        let Flags { service, log: _, builtins, exec, pods: _, pod_tls: _, registries: _, given, leftover } =
+            flags;
         let ServiceFlags {
             port,
             disable_runtimes,
@@ -171,6 +172,11 @@ impl Config {
         let catalog = check_prefix(default_image_prefix).map_err(UsageError::ImagePrefix)?;
         let exec = enabled(Runtime::Exec)
             .then(|| ExecConfig::resolve(exec, given.contains("config"), concurrent, surroundings));
+        let schemas =
+            SchemaFolders::new(schema_folder.iter().map(PathBuf::from)).context("--schema-folder")?;
+        let builtins = enabled(Runtime::Builtin)
+            .then(|| BuiltinConfig::resolve(builtins, surroundings.cores, message_limit, schemas))
+            .transpose()?;
         // Outside of packages short names get the prefix only if the flag was given.
         let image_prefix = Some(catalog.clone())
             .filter(|prefix| given.contains("default-image-prefix") && !prefix.is_empty());
@@ -181,7 +187,7 @@ impl Config {
         };
         Ok(Self {
             port,
-            builtin: enabled(Runtime::Builtin),
+            builtins,
             exec,
             pods,
             image_prefix,
@@ -192,8 +198,6 @@ impl Config {
             push: surroundings.push.clone(),
             traces: surroundings.traces,
             tls: ServerFiles::named(tls_cert, tls_key, client_ca).map_err(UsageError::ServerTls)?,
-            schemas: SchemaFolders::new(schema_folder.iter().map(PathBuf::from))
-                .context("--schema-folder")?,
         })
     }
 }
@@ -282,7 +286,7 @@ mod tests {
     #[test]
     fn on_a_laptop_the_service_goes_on_without_pods_or_a_config_file() {
         let config = resolve(&[], &Surroundings { cores: 2, ..Default::default() }).unwrap();
-        assert!(config.builtin);
+        assert!(config.builtins.is_some());
         let exec = config.exec.unwrap();
         assert_eq!((exec.config, exec.concurrent), (None, 16));
     }
@@ -299,7 +303,7 @@ mod tests {
     #[test]
     fn runtimes_are_trimmed_and_typos_refused() {
         let config = resolve(&["--disable-runtimes= exec , pod,builtin,"], &in_cluster()).unwrap();
-        assert!(!config.builtin && config.exec.is_none());
+        assert!(config.builtins.is_none() && config.exec.is_none());
         assert_eq!(
             resolve(&["--disable-runtimes=exce"], &Surroundings::default()).unwrap_err(),
             "--disable-runtimes: there is no runtime `exce`; there are builtin, exec and pod"

@@ -41,6 +41,16 @@ loggia_go::flags! {
         log_format: String = "text", "How to log: text for the lines of klog, or json.";
     }
 
+    /// How built-in functions run.
+    pub(crate) struct BuiltinFlags {
+        builtin_timeout: Duration = Duration::from_secs(60), "The longest that a built-in function may run.";
+        builtin_memory: i64,
+            "The most memory in bytes of a call of a built-in function; 0 for a share of what the service may use.";
+        max_concurrent_builtins: i64,
+            "The most built-in functions with much input, or programs of users, that run at once; 0 for as many as \
+             memory and cores allow. Cheap ones have slots of their own.";
+    }
+
     /// How exec functions run.
     pub(crate) struct ExecFlags {
         functions: String = "./functions", "The folder with the programs of exec functions.";
@@ -112,6 +122,7 @@ loggia_go::flags! {
 pub(crate) struct Flags {
     pub(crate) service: ServiceFlags,
     pub(crate) log: LogFlags,
+    pub(crate) builtins: BuiltinFlags,
     pub(crate) exec: ExecFlags,
     pub(crate) pods: PodFlags,
     pub(crate) pod_tls: PodTlsFlags,
@@ -132,9 +143,9 @@ impl Flags {
     }
 
     fn set(&mut self) -> FlagSet<'_> {
-        let Self { service, log, exec, pods, pod_tls, registries, given: _, leftover: _ } = self;
+        let Self { service, log, builtins, exec, pods, pod_tls, registries, given: _, leftover: _ } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
-        set.table(service).table(log).table(exec).table(pods).table(pod_tls).table(registries)
+        set.table(service).table(log).table(builtins).table(exec).table(pods).table(pod_tls).table(registries)
     }
 }
 
@@ -178,7 +189,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let listed: Vec<_> = usage.lines().filter_map(|line| line.strip_prefix("  -")).collect();
-        assert_eq!(listed.len(), 45);
+        assert_eq!(listed.len(), 48);
         for line in listed {
             let (name, value) = match line.split_once(' ') {
                 None => (line, "false"),

@@ -14,9 +14,13 @@ mod run;
 use config::{Config, Surroundings, UsageError};
 use flags::Flags;
 
+/// So that a worker knows that it ran out of memory.
+#[global_allocator]
+static ALLOCATOR: loggia_runtimes::death::Allocator = loggia_runtimes::death::Allocator;
+
 fn main() -> ExitCode {
-    // This process may be one that runs a function of the catalog within limits.
-    if let Some(code) = loggia_runtimes::guard::enter() {
+    // This process may be one that runs functions of the catalog within limits.
+    if let Some(code) = loggia_runtimes::workers::enter() {
         return code;
     }
     loggia_grpc::memory::give_back_promptly();

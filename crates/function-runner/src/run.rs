@@ -12,13 +12,15 @@ use loggia_grpc::{Evaluations, Lifecycle};
 use loggia_pods::PodEvaluator;
 use loggia_process::{self as process, Confinement, Environment, Limits, Processes};
 use loggia_registry::Images;
-use loggia_runtimes::guard::Guard;
-use loggia_runtimes::{Builtin, ExecCommand, ExecSettings, ExecTable};
+use loggia_runtimes::{Builtin, ExecCommand, ExecSettings, ExecTable, Workers};
 use loggia_telemetry::{Sources, Telemetry};
 use tracing::{info, warn};
 
 use crate::config::{Config, ExecConfig, PodConfig};
 use crate::packages;
+
+/// The memory that workers of built-in functions may use together.
+const BUILTIN_MEMORY: u64 = 1 << 30;
 
 /// How long children may take to end when all else has.
 const REAP_TIME: Duration = Duration::from_secs(2);
@@ -30,7 +32,7 @@ const STDERR_LIMIT: usize = 1 << 20;
 pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> {
     let Config {
         port,
-        builtin,
+        builtins,
         exec,
         pods,
         image_prefix,
@@ -41,7 +43,6 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         push,
         traces,
         tls,
-        schemas,
     } = config;
     let tls = tls.map(ServerTls::new).transpose().context("--tls-cert, --tls-key, --client-ca")?;
     let telemetry = Telemetry::new(env!("CARGO_PKG_VERSION"));
@@ -62,9 +63,12 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
     }
     let lifecycle = Lifecycle::default();
     let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
-    let (mut processes, mut pool) = (None, None);
-    if builtin {
-        runtimes.push(Arc::new(Builtin::on_own_threads(Guard::default()).with_schemas(schemas)));
+    let (mut workers, mut processes, mut pool) = (None, None, None);
+    if let Some(builtins) = builtins {
+        let pool = Workers::new(builtins.workers(BUILTIN_MEMORY));
+        pool.keep_ready();
+        runtimes.push(Arc::new(Builtin::in_workers(pool.clone())));
+        workers = Some(pool);
     }
     if let Some(exec) = exec {
         let (exec, children) = exec_table(exec, message_limit)?;
@@ -117,6 +121,9 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
         show(&address, telemetry.clone()).await;
     }
     let clean_up = async {
+        if let Some(workers) = workers {
+            let _ = tokio::time::timeout(REAP_TIME, workers.stop()).await;
+        }
         if let Some(processes) = processes {
             let _ = tokio::time::timeout(REAP_TIME, processes.stop()).await;
         }

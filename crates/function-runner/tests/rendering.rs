@@ -10,8 +10,8 @@ use loggia_function::Chain;
 use loggia_grpc::Remote;
 use loggia_krm::Files;
 use loggia_render::{Options, Quiet, Rendered, Renderer, Source};
-use loggia_runtimes::Builtin;
-use loggia_runtimes::guard::Guard;
+use loggia_runtimes::workers::Settings;
+use loggia_runtimes::{Builtin, Workers};
 
 mod support;
 
@@ -34,7 +34,7 @@ fn package(images: &[&str]) -> Source {
 
 async fn render(address: &str, images: &[&str]) -> Rendered {
     let mut runtime = Chain::default();
-    runtime.push(Builtin::new(Guard::default()));
+    runtime.push(Builtin::new(Workers::new(Settings::one_by_one())));
     runtime.push(Remote::new(address, Remote::MESSAGE_LIMIT, Some(Duration::from_secs(20))).unwrap());
     let options = Options::default();
     let renderer = Renderer { options: &options, runtime: &runtime };
