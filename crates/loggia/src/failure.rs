@@ -11,11 +11,21 @@ pub(crate) enum Failure {
     Plain(String),
     /// A package could not be rendered.
     Render(RenderError),
+    /// A signal ended the command: the code to exit with, and what to say.
+    Interrupted(u8, &'static str),
     /// A registry does not say what an image is.
     Image(loggia_registry::Error),
 }
 
 impl Failure {
+    /// The code that the command exits with.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Interrupted(code, _) => *code,
+            _ => 1,
+        }
+    }
+
     /// The text for people, as kpt words it, with its line end.
     pub(crate) fn text(&self, whole_chain: bool) -> String {
         let (mark, rest) = self.parts(whole_chain);
@@ -27,6 +37,7 @@ impl Failure {
         match self {
             Self::Told => ("", String::new()),
             Self::Plain(text) => ("error:", format!(" {text}\n")),
+            Self::Interrupted(_, text) => ("error:", format!(" {text}\n")),
             Self::Image(error) => ("Error:", format!(" {error}\n")),
             Self::Render(error) if whole_chain => ("Error:", format!(" {error} \n")),
             Self::Render(error) => match &error.cause {

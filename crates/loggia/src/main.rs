@@ -6,6 +6,8 @@ mod diff;
 mod eval;
 mod failure;
 mod image;
+mod interrupt;
+mod memory;
 mod output;
 mod printer;
 mod render;
@@ -23,8 +25,12 @@ use crate::cli::{Cli, Command, Fn};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
+/// So that the command can say that it ran out of memory.
+#[global_allocator]
+static ALLOCATOR: loggia_runtimes::death::Allocator = loggia_runtimes::death::Allocator;
+
 fn main() -> ExitCode {
-    if let Some(code) = loggia_runtimes::guard::enter() {
+    if let Some(code) = loggia_runtimes::workers::enter() {
         return code;
     }
     let cli = match Cli::try_parse() {
@@ -47,7 +53,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             Printer::stderr().failure(&failure, stack_trace);
-            ExitCode::FAILURE
+            ExitCode::from(failure.exit_code())
         }
     }
 }

@@ -6,21 +6,25 @@ use loggia_function::Chain;
 use loggia_grpc::Remote;
 use loggia_grpc::connection::TlsError;
 use loggia_grpc::tls::ClientFiles;
-use loggia_runtimes::guard::Guard;
-use loggia_runtimes::{Builtin, ExecCommand, SchemaFolders};
-use tokio::signal::unix::{SignalKind, signal};
+use loggia_runtimes::workers::Settings;
+use loggia_runtimes::{Builtin, ExecCommand, SchemaFolders, Workers};
 
 use crate::cli::{RuntimeName, Runtimes};
 use crate::failure::Failure;
+use crate::interrupt::Interrupts;
+use crate::memory;
 
-/// The runtimes in the order they are asked.
+/// The stack of threads that run functions.
+pub(crate) const STACK: usize = 64 << 20;
+
+/// The runtimes in the order they are asked. From here on the memory of the command is limited.
 pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Chain, Failure> {
+    memory::limit(flags.memory)?;
     let mut chain = Chain::default();
     for name in &flags.runtimes {
         match name {
             RuntimeName::Builtin => {
-                let guard = Guard::default().no_longer_than(flags.timeout);
-                chain.push(Builtin::new(guard).with_schemas(schemas(flags)?));
+                chain.push(Builtin::on_threads(workers(flags)?));
             }
             RuntimeName::Exec => chain.push(ExecCommand::new(allow_exec, flags.timeout)),
             RuntimeName::Grpc => {
@@ -31,6 +35,14 @@ pub(crate) fn assemble(flags: &Runtimes, allow_exec: bool) -> Result<Chain, Fail
         }
     }
     Ok(chain)
+}
+
+/// Workers for functions that execute programs of their users.
+fn workers(flags: &Runtimes) -> Result<Workers, Failure> {
+    let settings = Settings::one_by_one();
+    let memory = flags.memory.map_or(settings.memory, |mib| settings.memory.min(mib.saturating_mul(1 << 20)));
+    let schemas = schemas(flags)?;
+    Ok(Workers::new(Settings { timeout: flags.timeout, memory, schemas, ..settings }))
 }
 
 fn schemas(flags: &Runtimes) -> Result<SchemaFolders, String> {
@@ -54,21 +66,17 @@ fn runner(address: &str, flags: &Runtimes) -> Result<Remote, String> {
     })
 }
 
-/// One thread is enough: functions of a pipeline run one after another. An interrupt ends what runs, and that is
-/// before anything is written.
+/// Runs to the end, or until a signal ends it. One thread is enough: functions of a pipeline run one after another.
+/// Nothing is written before this returns.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .thread_stack_size(STACK)
         .build()
         .map_err(|error| format!("cannot start: {error}"))?;
-    runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-        tokio::select! {
-            biased;
-            done = work => Ok(done),
-            _ = interrupt.recv() => Err("interrupted; nothing was written".into()),
-            _ = terminate.recv() => Err("told to stop; nothing was written".into()),
-        }
-    })
+    let interrupts = Interrupts::listen().map_err(|error| format!("cannot listen to signals: {error}"))?;
+    let done = runtime.block_on(interrupts.or(work));
+    // A function that was given up may still run, and ends with the process.
+    runtime.shutdown_background();
+    done
 }

@@ -10,8 +10,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use loggia_function::{Budget, Call, Image, RunError, Runtime as _};
-use loggia_runtimes::Builtin;
-use loggia_runtimes::guard::Guard;
+use loggia_runtimes::workers::Settings;
+use loggia_runtimes::{Builtin, Workers};
 use support::{CM, Package, Ran};
 
 /// More than any limit in these tests, by far.
@@ -51,7 +51,7 @@ fn rego(body: &str) -> (Package, Ran) {
 
 fn render(package: &Package) -> Ran {
     let begin = Instant::now();
-    let ran = package.render(&["--timeout", "3s"]);
+    let ran = package.render(&["--timeout", "3s", "--memory", "512"]);
     assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     ran
 }
@@ -65,13 +65,16 @@ fn assert_refused((package, ran): &(Package, Ran), reason: &str) {
 
 /// What the guard says of a list with a program, with this many bytes to live on.
 fn guarded(image: &str, resource_list: String, memory: u64) -> String {
-    let guard = Guard::default()
-        .with_program(env!("CARGO_BIN_EXE_loggia"))
-        .with_limits(memory, Duration::from_secs(20));
+    let settings = Settings {
+        program: env!("CARGO_BIN_EXE_loggia").into(),
+        memory,
+        timeout: Duration::from_secs(20),
+        ..Settings::one_by_one()
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let begin = Instant::now();
     let call = Call::of_image(Image::new(image), resource_list.into(), Budget::UNBOUNDED);
-    let outcome = runtime.block_on(Builtin::new(guard).run(&call));
+    let outcome = runtime.block_on(Builtin::new(Workers::new(settings)).run(&call));
     assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     match outcome {
         Ok(outcome) => {
@@ -139,7 +142,7 @@ fn a_rego_function_that_calls_itself_is_refused() {
 fn a_starlark_program_nested_beyond_the_stack_is_refused() {
     let nested = format!("x = {}1{}", "[".repeat(200_000), "]".repeat(200_000));
     let said = guarded("starlark", starlark_list(&nested), 2 << 30);
-    assert_eq!(said, "function \"starlark\" was stopped: its program is nested too deeply");
+    assert_eq!(said, "function \"starlark\" was stopped: its program or input is nested too deeply");
 }
 
 #[test]
@@ -150,7 +153,8 @@ fn a_rego_program_that_the_parser_never_finishes_is_stopped_at_the_timeout() {
 
 #[test]
 fn a_starlark_program_that_asks_for_much_at_once_is_refused() {
-    assert_refused(&starlark("x = 'a' * 2000000000"), "needed more than 2048 MiB of memory and was stopped");
+    let ran = starlark("x = 'a' * 2000000000");
+    assert_refused(&ran, "needed more than 512 MiB of memory and was stopped; --memory allows more");
 }
 
 #[test]
