@@ -19,7 +19,7 @@ use loggia_function::{Budget, Call, Image, Runtime as _};
 use loggia_functions::{CATALOG, find};
 use loggia_krm::{ResourceList, StreamOptions};
 use loggia_runtimes::Builtin;
-use loggia_runtimes::guard::{self, Guard};
+use loggia_runtimes::workers::{self, Settings, Workers};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -126,7 +126,7 @@ const ROWS: &[Row] = &[
 ];
 
 fn main() -> ExitCode {
-    if let Some(code) = guard::enter() {
+    if let Some(code) = workers::enter() {
         return code;
     }
     match measure() {
@@ -265,7 +265,7 @@ fn ours(image: &str, input: &str) -> Outcome<(f64, f64)> {
 
 fn guarded(image: &str, input: &str) -> Outcome<f64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let builtin = Builtin::new(Guard::default());
+    let builtin = Builtin::new(Workers::new(Settings::one_by_one()));
     let turn = || {
         let call = Call::of_image(Image::new(image), input.to_owned().into(), Budget::UNBOUNDED);
         let start = Instant::now();

@@ -11,8 +11,16 @@ use std::{env, fs};
 use loggia_bench::{Figure, Group};
 
 /// The order in which a reader wants to know; what is not named here comes after.
-const ORDER: [&str; 7] =
-    ["exec-path", "pod-path", "render-path", "functions-path", "yaml-path", "registry-path", "wrapper"];
+const ORDER: [&str; 8] = [
+    "exec-path",
+    "builtin-path",
+    "pod-path",
+    "render-path",
+    "functions-path",
+    "yaml-path",
+    "registry-path",
+    "wrapper",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args_os().skip(1).map(PathBuf::from);
