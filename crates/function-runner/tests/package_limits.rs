@@ -70,12 +70,13 @@ async fn ended(answer: Answer) -> String {
 async fn watch_health(channel: Channel, until: tokio::sync::oneshot::Receiver<()>) -> Duration {
     let mut health = HealthClient::new(channel);
     let mut slowest = Duration::ZERO;
+    let mut pauses = tokio::time::interval(Duration::from_millis(50));
     let checks = async {
         loop {
+            pauses.tick().await;
             let begin = Instant::now();
             health.check(HealthCheckRequest::default()).await.unwrap();
             slowest = slowest.max(begin.elapsed());
-            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::select! {
@@ -243,8 +244,9 @@ async fn a_caller_that_goes_away_ends_a_long_pipeline() {
     let mut before = count();
     let mut quiet = 0;
     let begin = Instant::now();
+    let mut pauses = tokio::time::interval(Duration::from_millis(50));
     while quiet < 10 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        pauses.tick().await;
         quiet = if count() == before { quiet + 1 } else { 0 };
         before = count();
         assert!(begin.elapsed() < PATIENCE);

@@ -88,6 +88,7 @@ fn write(plan: &Plan, resources: Vec<Resource>, package: &Package) -> Result<Opt
                 // These are what the function wanted; the others are as users of kpt know them.
                 WriteErrorKind::NotResourceFile(_)
                 | WriteErrorKind::Hidden(_)
+                | WriteErrorKind::Unprintable(_)
                 | WriteErrorKind::NotRead(_)
                 | WriteErrorKind::ThroughLink { .. }
                 | WriteErrorKind::InGitFolder(_)

@@ -9,7 +9,7 @@ use loggia_krm::package::Limits;
 use rustix::fs::OFlags;
 
 /// Reads a file, which is a regular one. A pipe is read only under the names that a shell gives to those it makes
-/// (`--fn-config <(command)`): any other could wait for ever.
+/// (`--fn-config <(command)`): any other could wait forever.
 pub(crate) fn read(file: &Path, limits: Limits) -> Result<Vec<u8>, String> {
     let shown = file.to_string_lossy();
     let by_shell = ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"].iter().any(|name| shown.starts_with(name));

@@ -8,6 +8,7 @@
 //! Functions are run by a [`Runtime`](loggia_function::Runtime); which one is the caller's choice. Messages and
 //! status texts are kpt's. Between two built-in functions resources stay trees.
 
+mod branches;
 mod call;
 mod error;
 mod eval;

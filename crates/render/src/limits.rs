@@ -75,7 +75,7 @@ impl Limits {
 
     /// Checks how much functions have reported.
     pub(crate) fn check_reports(&self, function: &str, bytes: usize) -> Result<(), String> {
-        // A status that is somewhat too large for one message is the concern of whoever sends it.
+        // A status that is somewhat too large for one message is the concern of its sender.
         let most = self.output.saturating_mul(4);
         if bytes <= most {
             return Ok(());

@@ -10,6 +10,7 @@ use loggia_krm::kptfile::{Kptfile, KptfileDocument};
 use loggia_krm::package::{KPTFILE, Paths, Sources, WriteOptions, changes};
 use loggia_krm::{Changes, FunctionResultList, Resource, annotation, path};
 
+use crate::branches::{Branches, Node};
 use crate::error::{Cause, RenderError};
 use crate::limits::{Limits, yield_now};
 use crate::pipeline::{Run, StepRecord, Stopped};
@@ -80,14 +81,6 @@ pub struct Rendered {
     root: String,
     kptfile: KptfileDocument,
     paths: Paths,
-}
-
-/// A package that takes part in a breadth-first render.
-struct Node {
-    folder: String,
-    unique_path: String,
-    kptfile: Kptfile,
-    resources: Vec<Resource>,
 }
 
 // === impl Renderer ===
@@ -302,64 +295,6 @@ impl Run<'_> {
         };
         folders.into_iter().zip(documents).map(check).collect()
     }
-}
-
-/// The packages of a breadth-first render, in the order in which they run.
-struct Branches {
-    nodes: Vec<Node>,
-    /// The nodes branch by branch: a package is followed by all that are inside it.
-    order: Vec<usize>,
-    /// Where each node is in `order`.
-    ranks: Vec<usize>,
-    /// The nodes by the absolute paths of their packages.
-    owners: HashMap<String, usize>,
-}
-
-// === impl Branches ===
-
-impl Branches {
-    fn of(nodes: Vec<Node>) -> Self {
-        let mut order: Vec<usize> = (0..nodes.len()).collect();
-        order.sort_by(|a, b| nodes[*a].folder.split('/').cmp(nodes[*b].folder.split('/')));
-        let mut ranks = vec![0; nodes.len()];
-        for (rank, at) in order.iter().enumerate() {
-            ranks[*at] = rank;
-        }
-        let owners = nodes.iter().enumerate().map(|(at, node)| (node.unique_path.clone(), at)).collect();
-        Self { nodes, order, ranks, owners }
-    }
-
-    /// A package and all packages inside it.
-    fn branch(&self, at: usize) -> impl Iterator<Item = usize> {
-        let folder = &self.nodes[at].folder;
-        let from = self.order[self.ranks[at]..].iter().copied();
-        from.take_while(move |at| is_below(&self.nodes[*at].folder, folder))
-    }
-
-    /// The resources of a package and of all packages below it, branch by branch.
-    fn below(&self, at: usize) -> Vec<Resource> {
-        self.branch(at).flat_map(|at| self.nodes[at].resources.iter().cloned()).collect()
-    }
-
-    /// Gives every package below the one that ran what is its own now.
-    fn deal(&mut self, at: usize, output: Vec<Resource>) {
-        for below in self.branch(at).collect::<Vec<_>>() {
-            self.nodes[below].resources.clear();
-        }
-        for resource in output {
-            let owner = self.owners.get(resource.package_path()).copied().unwrap_or(at);
-            self.nodes[owner].resources.push(resource);
-        }
-    }
-
-    fn into_resources(self) -> Vec<Resource> {
-        self.nodes.into_iter().flat_map(|node| node.resources).collect()
-    }
-}
-
-fn is_below(folder: &str, ancestor: &str) -> bool {
-    ancestor.is_empty()
-        || folder.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 // === impl Rendered ===

@@ -1,5 +1,7 @@
 //! Which names files of a package may have: what a reader reads, and what nothing may write to.
 
+use std::borrow::Cow;
+
 use super::{KPTFILE, plan::WriteErrorKind};
 
 /// The longest path of a file in a package, in bytes. It is that of the system.
@@ -57,6 +59,9 @@ pub fn check_new_file(path: &str, paths: Paths) -> Result<(), WriteErrorKind> {
     match paths {
         Paths::Any => Ok(()),
         _ if !is_resource_file(name, true) => Err(WriteErrorKind::NotResourceFile(path.to_owned())),
+        _ if matches!(loggia_go::printable_line(path), Cow::Owned(_)) || path.contains('\t') => {
+            Err(WriteErrorKind::Unprintable(loggia_go::quote(path)))
+        }
         Paths::Package if is_hidden(path) => Err(WriteErrorKind::Hidden(path.to_owned())),
         _ => Ok(()),
     }
@@ -119,6 +124,10 @@ mod tests {
             let error = check(path, Paths::Package).expect_err(path);
             assert!(error.contains("hidden"), "{error}");
             assert_eq!(check(path, Paths::NewFolder), Ok(()), "{path}");
+        }
+        for path in ["a\n.yaml", "a\u{1b}[2J.yaml", "a\u{202e}lmay.yaml"] {
+            let error = check(path, Paths::NewFolder).expect_err(path);
+            assert!(error.contains("cannot be seen") && error.contains("--allow-any-path"), "{error}");
         }
         for paths in [Paths::Package, Paths::NewFolder, Paths::Any] {
             let error = check(".git/x.yaml", paths).expect_err("is git's");

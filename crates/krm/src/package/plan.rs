@@ -104,6 +104,9 @@ pub enum WriteErrorKind {
         "`{0}` cannot be written: it would be a new hidden file or in a hidden folder, where other programs look for their settings; --allow-any-path allows it"
     )]
     Hidden(String),
+    /// A new file with a name that shows something else than it is.
+    #[error("{0} cannot be written: its name has characters that cannot be seen; --allow-any-path allows it")]
+    Unprintable(String),
     /// The file is there, but it was not read.
     #[error(
         "`{0}` cannot be replaced: it is not among the files that the package was read from; --allow-any-path allows it"

@@ -55,7 +55,7 @@ struct Donors {
 
 impl Donors {
     /// A package has few resources of one type and name. Where there are very many, old or new, comparing each with
-    /// each would take for ever, so only some are.
+    /// each would take too long, so only some are.
     const MOST: usize = 8;
 
     /// Old files that cannot be read contribute nothing, so that they can be replaced.
