@@ -311,7 +311,7 @@ impl Client {
         while body.len() < MAX_ERROR_BODY {
             match response.chunk().await {
                 Ok(Some(piece)) => {
-                    body.extend_from_slice(&piece[..piece.len().min(MAX_ERROR_BODY - body.len())])
+                    body.extend_from_slice(&piece[..piece.len().min(MAX_ERROR_BODY - body.len())]);
                 }
                 _ => break,
             }

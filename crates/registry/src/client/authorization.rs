@@ -93,8 +93,8 @@ impl Client {
         }
     }
 
-    /// The address of the token service. Without TLS it must be on this machine, as the registry then is. A service
-    /// of another owner must be listed if it is to get a credential.
+    /// The address of the token service. It may do without TLS only if the registry may, and then gets a credential only
+    /// on this machine. A service of another owner must be listed if it is to get a credential.
     fn realm(&self, fetch: &Fetch<'_>, realm: &str, proof: Option<&Proof>) -> Result<Url, RequestError> {
         let malformed = |observed: String| {
             let advice = "this is for those who run the registry to mend";

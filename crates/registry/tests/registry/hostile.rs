@@ -261,7 +261,7 @@ async fn a_file_with_credentials_that_is_none_is_refused_at_once() {
                 .await;
         match expected {
             Some(text) => {
-                assert!(error.kind() == Kind::Configuration && error.to_string().contains(text), "{error}")
+                assert!(error.kind() == Kind::Configuration && error.to_string().contains(text), "{error}");
             }
             None => assert_eq!(error.kind(), Kind::Unauthorized, "{error}"),
         }

@@ -29,10 +29,9 @@ fn differs_on_purpose(text: &str, ours: &Parts, theirs: &Parts) -> bool {
         }
         // Hosts have one spelling.
         (Some((registry, repository, tag)), Some((other, path, name))) => {
-            *registry == other.to_ascii_lowercase().replace("docker.io", "index.docker.io")
-                && repository == path
-                && tag == name
-                || *registry == other.to_ascii_lowercase() && repository == path && tag == name
+            let other = other.to_ascii_lowercase();
+            let same = *registry == other || *registry == other.replace("docker.io", "index.docker.io");
+            same && repository == path && tag == name
         }
         // The grammar of the distribution project, which registries and nodes follow, is stricter: in elements of a
         // repository, in hosts, in the first character of a tag, and in what stands for a tag before a digest.
