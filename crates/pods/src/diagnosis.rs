@@ -238,8 +238,8 @@ fn is_by_authorizer(verb: &str, status: &Status) -> bool {
 
 impl Diagnosis {
     /// The text may quote what a function wrote.
-    fn lasting(reason: Reason, text: String) -> Self {
-        Self { text: shown(&text), kind: FailureKind::Lasting, reason }
+    fn lasting(reason: Reason, text: impl Into<String>) -> Self {
+        Self { text: shown(&text.into()), kind: FailureKind::Lasting, reason }
     }
 
     fn passing(reason: Reason, text: impl Into<String>) -> Self {
