@@ -20,20 +20,20 @@ use tracing::{info, warn};
 
 use crate::flags::{ExecFlags, Flags, LogFlags, ServiceFlags};
 
+mod builtins;
+mod confinement;
 mod limits;
 mod memory;
 mod packages;
-mod confinement;
 mod pod_hardening;
-mod builtins;
 mod pods;
 mod policy;
 
+pub(crate) use builtins::BuiltinConfig;
+pub(crate) use confinement::ConfinementConfig;
 pub(crate) use limits::LimitConfig;
 pub(crate) use memory::MemoryBudget;
 pub(crate) use packages::PackageConfig;
-pub(crate) use confinement::ConfinementConfig;
-pub(crate) use builtins::BuiltinConfig;
 pub(crate) use pods::PodConfig;
 pub(crate) use policy::PolicyConfig;
 
@@ -66,8 +66,6 @@ pub(crate) struct Config {
     pub(crate) tls: Option<ServerFiles>,
     /// The file that says which caller may run what.
     pub(crate) access: Option<PathBuf>,
-    /// What built-in functions may read.
-    pub(crate) schemas: SchemaFolders,
     /// Which images may run.
     pub(crate) images: Arc<ImagePolicy>,
 }
@@ -275,8 +273,6 @@ impl Config {
             traces: surroundings.traces,
             tls: ServerFiles::named(tls_cert, tls_key, client_ca).map_err(UsageError::ServerTls)?,
             access: named(access_config).map(PathBuf::from),
-            schemas: SchemaFolders::new(schema_folder.iter().map(PathBuf::from))
-                .context("--schema-folder")?,
             images: policy.images,
         })
     }

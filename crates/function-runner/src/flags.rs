@@ -260,7 +260,13 @@ impl Flags {
         } = self;
         let set = FlagSet::new("function-runner", Syntax::Go);
         let set = set.table(service).table(limits).table(log).table(exec).table(pods);
-        set.table(pod_tls).table(registries).table(policy).table(packages).table(confinement).table(pod_hardening).table(builtins)
+        set.table(pod_tls)
+            .table(registries)
+            .table(policy)
+            .table(packages)
+            .table(confinement)
+            .table(pod_hardening)
+            .table(builtins)
     }
 }
 

@@ -127,8 +127,14 @@ pub(crate) async fn run(config: Config, signals: Signals) -> anyhow::Result<()> 
     let mut for_packages = Chain::new(runtimes.clone());
     // Commands that a package names are never run on a server; this says so.
     for_packages.push(ExecCommand::new(false, ExecCommand::TIMEOUT));
-    let packages =
-        packages::service(allowed(for_packages), telemetry.clone(), catalog, &lifecycle, message_limit, &packages);
+    let packages = packages::service(
+        allowed(for_packages),
+        telemetry.clone(),
+        catalog,
+        &lifecycle,
+        message_limit,
+        &packages,
+    );
     let evaluations = Evaluations {
         image_prefix: image_prefix.map(Into::into),
         observer: Some(Arc::new(telemetry.clone())),

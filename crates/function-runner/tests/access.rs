@@ -17,9 +17,7 @@ use tonic::{Code, Status};
 
 mod support;
 
-use support::{
-    Authority, Called as _, Functions, Server, children_of, evaluate, eventually, output, runner,
-};
+use support::{Authority, Called as _, Functions, Server, children_of, evaluate, eventually, output, runner};
 
 const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n";
 const CATALOG: &str = "ghcr.io/kptdev/krm-functions-catalog";
@@ -171,8 +169,9 @@ fn a_file_that_cannot_be_used_ends_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("rules.yaml");
     let start = || {
-        let (code, _, stderr) =
-            output(runner().args(["--port=0", "--config="]).arg(format!("--access-config={}", rules.display())));
+        let (code, _, stderr) = output(
+            runner().args(["--port=0", "--config="]).arg(format!("--access-config={}", rules.display())),
+        );
         assert_eq!(code, Some(1), "{stderr}");
         stderr
     };

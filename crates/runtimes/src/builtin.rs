@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loggia_function::{
-    Budget, Call, Exit, FunctionRef, Guarded, Image, Knows, Outcome, Payload, RunError, Running, Runtime, Stderr,
+    Budget, Call, Exit, FunctionRef, Guarded, Image, Knows, Outcome, Payload, RunError, Running, Runtime,
+    Stderr,
 };
 use loggia_functions::{CATALOG, Failure, Function, Limits, Output, Version, find};
 use loggia_krm::ResourceList;
@@ -65,9 +66,12 @@ impl Builtin {
         match self.place {
             Place::Workers => self.workers.run(image, function, call).await,
             Place::Thread => self.on_thread(version, call).await,
-            Place::Here => {
-                run_caught(version, call.input.clone(), &self.workers.settings().schemas, limits_of(call.budget, IN_A_COMMAND))
-            }
+            Place::Here => run_caught(
+                version,
+                call.input.clone(),
+                &self.workers.settings().schemas,
+                limits_of(call.budget, IN_A_COMMAND),
+            ),
         }
     }
 
@@ -147,7 +151,8 @@ fn run_caught(
     schemas: &SchemaFolders,
     limits: Limits,
 ) -> Result<Outcome, RunError> {
-    catch_unwind(AssertUnwindSafe(|| run_here(version, input, schemas, limits))).map_err(|_| RunError::Panicked)
+    catch_unwind(AssertUnwindSafe(|| run_here(version, input, schemas, limits)))
+        .map_err(|_| RunError::Panicked)
 }
 
 /// Runs a function on a list in the form in which it came: as text, as the original's program would, or as a tree.

@@ -137,7 +137,8 @@ impl Server {
         let Some((_, version)) = find(name) else {
             return answer(AnswerHead::empty(Status::NotFound), &[], &[]);
         };
-        let budget = Budget { output: usize::try_from(head.output).unwrap_or(usize::MAX), ..Budget::UNBOUNDED };
+        let budget =
+            Budget { output: usize::try_from(head.output).unwrap_or(usize::MAX), ..Budget::UNBOUNDED };
         let limits = limits_of(budget, ON_THE_WIRE);
         let run = || version.filter_within(input, &self.schemas, limits);
         let Ok(Output { stdout, stderr, exit_code }) = catch_unwind(AssertUnwindSafe(run)) else {
