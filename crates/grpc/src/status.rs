@@ -38,7 +38,7 @@ pub fn of_error(function: &str, error: &RunError) -> Status {
         RunError::Remote(remote) => details.passed_on(remote),
         _ => {}
     }
-    status(error.code(), &error.describe(function), details)
+    status(error.code(), &error.describe(function), &details)
 }
 
 /// The status of a function that failed.
@@ -47,7 +47,7 @@ pub fn of_failure(function: &str, outcome: &Outcome, text: FailureText) -> Statu
     let mut details = details_of(function, Kind::FunctionFailed);
     if let Some(remote) = remote {
         details.passed_on(remote);
-        return status(remote.code, &remote.describe(function), details);
+        return status(remote.code, &remote.describe(function), &details);
     }
     let results = outcome.results();
     details.ended(*exit, stderr);
@@ -69,7 +69,7 @@ pub fn of_failure(function: &str, outcome: &Outcome, text: FailureText) -> Statu
             "failed to evaluate function {name} with structured results: {results} and stderr: {stderr}"
         ),
     };
-    with_details(outcome.failure_code(), written.cut(MESSAGE_LIMIT, header_cost), details)
+    with_details(outcome.failure_code(), written.cut(MESSAGE_LIMIT, header_cost), &details)
 }
 
 /// What another server's status says about a call: a function that ran and failed is an outcome, all else an error.
@@ -100,13 +100,13 @@ pub fn read(status: &Status, pod: Option<&str>) -> Result<Outcome, RunError> {
     Ok(Outcome::failed_elsewhere(&results, stderr, exit.unwrap_or(Exit::Code(1)), remote))
 }
 
-fn status(code: loggia_function::Code, text: &str, details: details::EvaluationError) -> Status {
+fn status(code: loggia_function::Code, text: &str, details: &details::EvaluationError) -> Status {
     with_details(code, cut_middle(text, MESSAGE_LIMIT, header_cost).into_owned(), details)
 }
 
-fn with_details(code: loggia_function::Code, text: String, details: details::EvaluationError) -> Status {
+fn with_details(code: loggia_function::Code, text: String, details: &details::EvaluationError) -> Status {
     let code = Code::from_i32(code.number());
-    let details = encode(code, &text, &details);
+    let details = encode(code, &text, details);
     Status::with_details(code, text, details)
 }
 

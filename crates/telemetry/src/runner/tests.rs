@@ -37,6 +37,7 @@ fn evaluated(image: &str, code: Code) -> Evaluated {
             ran: None,
             pod: Some("x-v1-1-00".into()),
             exit: Some(Exit::Code(0)),
+            results: None,
         },
         input: Some(100),
         output: Some(200),
