@@ -1,7 +1,5 @@
 //! Small lists that ask for a lot: each call ends with an error that names the function, the resource and the limit.
 
-use std::time::{Duration, Instant};
-
 use loggia_functions::{CATALOG, Limits, NoSchemaFiles, Output, find};
 
 /// The runner's limit.
@@ -9,13 +7,11 @@ const LIMITS: Limits = Limits { output: 6 << 20, advice: "raise it" };
 /// What threads of a server have.
 const STACK: usize = 2 << 20;
 
-/// Runs a function on a thread as a server has it, and sees to it that it does not take long.
+/// Runs a function on a thread as a server has it.
 fn run(image: &'static str, list: String) -> Output {
-    let start = Instant::now();
     let thread = std::thread::Builder::new().stack_size(STACK);
     let filter = move || find(image).expect(image).1.filter_within(list.as_bytes(), &NoSchemaFiles, LIMITS);
     let output = thread.spawn(filter).expect("a thread").join().expect("no panic");
-    assert!(start.elapsed() < Duration::from_secs(60), "{image} took {:?}", start.elapsed());
     assert!(output.stdout.len() <= LIMITS.output, "{image} wrote {} bytes", output.stdout.len());
     output
 }

@@ -201,7 +201,7 @@ struct Expansion {
 
 impl Expansion {
     /// The most bytes of text that copies may come to.
-    const MAX_COPIED: usize = 32 << 20;
+    const MAX_COPIED: usize = 8 << 20;
     /// This recurses, and the stack is finite.
     const MAX_DEPTH: usize = 200;
 
@@ -238,7 +238,12 @@ impl Expansion {
                 return Err(serde::de::Error::custom("document contains excessive aliasing"));
             }
             self.anchors.insert(name.to_owned());
+            let is_complete = !has_alias(&target);
             *node = target;
+            if is_complete {
+                // It stays shared with the original until somebody writes to it.
+                return Ok(());
+            }
         }
         if let Some(items) = node.items_mut() {
             items.iter_mut().try_for_each(|item| self.expand(item, depth + 1))
@@ -251,6 +256,18 @@ impl Expansion {
             Ok(())
         }
     }
+}
+
+fn has_alias(node: &Node) -> bool {
+    let mut waiting = vec![node];
+    while let Some(node) = waiting.pop() {
+        if node.kind() == Kind::Alias {
+            return true;
+        }
+        waiting.extend(node.items());
+        waiting.extend(node.pairs().iter().flat_map(|pair| [&pair.key, &pair.value]));
+    }
+    false
 }
 
 #[cfg(test)]
