@@ -154,9 +154,10 @@ fn a_subpackage_cannot_plant_files_in_the_package_around_it() {
 
 #[test]
 fn reading_stays_inside_the_package() {
-    let make: [(&str, &dyn Fn(&Package)); 6] = [
+    type Make = dyn Fn(&Package);
+    let make: [(&str, &Make); 6] = [
         ("leads out of the package", &|package| {
-            symlink("../secret.yaml", package.path.join("a.yaml")).unwrap()
+            symlink("../secret.yaml", package.path.join("a.yaml")).unwrap();
         }),
         ("leads out of the package", &|package| symlink("/dev/zero", package.path.join("a.yaml")).unwrap()),
         ("leads out of the package", &|package| {
@@ -164,7 +165,7 @@ fn reading_stays_inside_the_package() {
             symlink("/dev/zero", package.path.join("sub/Kptfile")).unwrap();
         }),
         ("leads out of the package", &|package| {
-            symlink("/dev/zero", package.path.join(".krmignore")).unwrap()
+            symlink("/dev/zero", package.path.join(".krmignore")).unwrap();
         }),
         ("leads in a circle", &|package| symlink("a.yaml", package.path.join("a.yaml")).unwrap()),
         ("not a regular file", &|package| {

@@ -83,7 +83,7 @@ mod tests {
         }
         let threads = Threads::default();
         assert_eq!(threads.run(async { deep(3000) }).await.unwrap(), 3000);
-        let status = threads.run(async { panic!("no") }).await.map(|()| ()).unwrap_err();
+        let status = threads.run::<()>(async { panic!("no") }).await.unwrap_err();
         assert_eq!(status.code(), tonic::Code::Internal);
     }
 
