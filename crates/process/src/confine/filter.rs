@@ -107,7 +107,7 @@ const ONLY_ITSELF: &[(c_long, u32)] = &[
 
 /// What would reach all processes of the user, and the value of the first argument by which it does.
 const WHOLE_USER: &[(c_long, u32)] = &[
-    (libc::SYS_setpriority, libc::PRIO_USER as u32),
+    (libc::SYS_setpriority, libc::PRIO_USER),
     // IOPRIO_WHO_USER
     (libc::SYS_ioprio_set, 3),
 ];
