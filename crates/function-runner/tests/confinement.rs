@@ -152,7 +152,7 @@ async fn a_call_cannot_take_the_input_of_another_or_end_it_or_the_service() {
                 "thief",
                 &["thief"],
                 "exec 2>&1; pid=$(cat \"$(dirname \"$0\")/../pid\"); head -c 20 /proc/$pid/fd/0; cat /proc/$pid/environ; \
-                 kill -9 $pid; kill -9 -$pid; kill -STOP $PPID; kill -9 $PPID; kill -9 -1; renice -n 19 $PPID; \
+                 kill -9 $pid; kill -9 -$pid; kill -STOP $PPID; kill -9 $PPID; renice -n 19 $PPID; \
                  prlimit --pid $PPID --nofile=1:1; echo end",
             );
         let server = serve(*user, &functions, &[]);

@@ -205,8 +205,8 @@ impl Shared {
 
     /// Gives up what no warden and no child needs, and tries out a domain.
     fn prepare_this_thread(self: &Arc<Self>) -> Result<(), ConfinementError> {
+        filter::give_up_privileges(self.settings.filter).map_err(ConfinementError::Filter)?;
         if self.settings.filter {
-            filter::give_up_privileges().map_err(ConfinementError::Filter)?;
             Filter::new(self.settings.network).install().map_err(ConfinementError::Filter)?;
         }
         // Killing all in reach is right only where this one is not.

@@ -48,8 +48,7 @@ async fn calls_cannot_look_into_each_other_nor_into_the_server() {
     let script = format!(
         "if mkdir {0}/first 2>/dev/null; then echo $$ >{shown}; sleep 1; cat; else \
          cat >/dev/null; pid=$(cat {shown}); \
-         {{ head -c 20 /proc/$pid/fd/0; cat /proc/$pid/environ /proc/$PPID/environ; ls /proc/$PPID/fd; kill -9 $pid $PPID; \
-         kill -9 -1; }} >{0}/seen 2>{0}/errors; printf 'kind: ResourceList\\n'; fi",
+         {{ head -c 20 /proc/$pid/fd/0; cat /proc/$pid/environ /proc/$PPID/environ; cat /proc/$PPID/fd/*; kill -9 $pid $PPID; }} >{0}/seen 2>{0}/errors; printf 'kind: ResourceList\\n'; fi",
         folder.path().display()
     );
     let server = Server::start(&mut wrapper(&[], &["sh", "-c", &script]));

@@ -107,7 +107,7 @@ const ONLY_ITSELF: &[(c_long, u32)] = &[
 
 /// What would reach all processes of the user, and the value of the first argument by which it does.
 const WHOLE_USER: &[(c_long, u32)] = &[
-    (libc::SYS_setpriority, libc::PRIO_USER as u32),
+    (libc::SYS_setpriority, libc::PRIO_USER),
     // IOPRIO_WHO_USER
     (libc::SYS_ioprio_set, 3),
 ];
@@ -216,20 +216,25 @@ impl Filter {
     }
 }
 
-/// Gives up for this thread and all that it starts: privileges of programs, and capabilities that no function needs
-/// when this process is root.
-pub(crate) fn give_up_privileges() -> io::Result<()> {
+/// Gives up for this thread and all that it starts: privileges of programs, and capabilities that lead past the walls
+/// when this process is root. `all` gives up those, too, that no function needs.
+pub(crate) fn give_up_privileges(all: bool) -> io::Result<()> {
     // Files of others and other users; all the rest is about the machine.
-    const KEPT: [i32; 6] = [0, 1, 3, 4, 6, 7];
+    const HARMLESS: [i32; 6] = [0, 1, 3, 4, 6, 7];
+    // CAP_SYS_PTRACE, CAP_SYS_ADMIN and CAP_PERFMON read the memory of any process.
+    const LEADING_OUT: [i32; 3] = [19, 21, 38];
     const PR_CAPBSET_DROP: i32 = 24;
     // SAFETY: plain system calls without pointers.
     unsafe {
         if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
             return Err(io::Error::last_os_error());
         }
-        for capability in (0..64).filter(|number| !KEPT.contains(number)) {
-            // It fails without the right to do it, where there is nothing to give up, and beyond the last capability.
-            libc::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+        for capability in 0..64 {
+            let given_up = LEADING_OUT.contains(&capability) || all && !HARMLESS.contains(&capability);
+            if given_up {
+                // It fails without the right to do it, where there is nothing to give up, and beyond the last one.
+                libc::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+            }
         }
     }
     Ok(())

@@ -35,8 +35,6 @@ pub(crate) struct Rules {
     allowed: BTreeMap<PathBuf, Level>,
     /// The folders that were opened up, as they were then.
     opened: Vec<(PathBuf, Stamp)>,
-    /// False where files are left alone.
-    files: bool,
     network: bool,
 }
 
@@ -106,11 +104,7 @@ impl Abi {
 
 impl Rules {
     pub(crate) fn new(files: &Files, hidden: &[PathBuf], network: bool) -> Result<Self, RulesError> {
-        let restricts = !hidden.is_empty() || matches!(files, Files::ReadOnly { .. });
-        let mut rules = Self { allowed: BTreeMap::new(), opened: Vec::new(), files: restricts, network };
-        if !restricts {
-            return Ok(rules);
-        }
+        let mut rules = Self { allowed: BTreeMap::new(), opened: Vec::new(), network };
         let mut hidden: Vec<_> = hidden.iter().flat_map(|path| names_of(path)).collect();
         let writable = match files {
             Files::AsTheyAre => {
@@ -142,16 +136,14 @@ impl Rules {
     /// The rules as the kernel takes them, with a folder that is the child's own.
     pub(crate) fn compile(&self, own: Option<&Path>) -> Result<RulesetCreated, RulesError> {
         let mut ruleset = Ruleset::default().scope(Scope::from_all(NEWEST)).map_err(RulesError::Refused)?;
-        if self.files {
-            ruleset = ruleset.handle_access(AccessFs::from_all(NEWEST)).map_err(RulesError::Refused)?;
-        }
+        ruleset = ruleset.handle_access(AccessFs::from_all(NEWEST)).map_err(RulesError::Refused)?;
         if !self.network {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST)).map_err(RulesError::Refused)?;
         }
         let mut created = ruleset.create().map_err(RulesError::Refused)?;
         let own = own.map(|path| (path, Level::All));
         let allowed = self.allowed.iter().map(|(path, level)| (path.as_path(), *level)).chain(own);
-        for (path, level) in allowed.filter(|_| self.files) {
+        for (path, level) in allowed {
             // What is gone need not be allowed.
             let Ok(handle) = PathFd::new(path) else { continue };
             let access = level.access(path.is_dir());

@@ -9,8 +9,10 @@ use std::time::Instant as Clock;
 use bytes::Bytes;
 
 use super::*;
-use crate::tests::{LIMITS, after, gone_after, is_running, noted, shell, until};
-use crate::{Finished, Processes, adopt_orphans};
+use crate::tests::{LIMITS, noted, shell, until};
+use crate::{Finished, Processes};
+
+mod ends;
 
 /// A folder that children may write to, and what is confined with it.
 struct Prison {
@@ -211,7 +213,7 @@ async fn calls_cannot_look_into_each_other_or_harm_each_other() {
         prison
             .says(&format!(
                 "cd /proc/{pid}; head -c 9 fd/0; cat environ maps; ls fd root cwd; kill {pid}; kill -9 {pid}; \
-                 kill -9 -{pid}; kill -9 {me}; kill -STOP {me}; kill -9 -1; renice -n 19 {me}; \
+                 kill -9 -{pid}; kill -9 {me}; kill -STOP {me}; renice -n 19 {me}; \
                  prlimit --pid {me} --nofile=1:1; head -c 9 /proc/{pid}/mem",
                 me = std::process::id()
             ))
@@ -224,107 +226,6 @@ async fn calls_cannot_look_into_each_other_or_harm_each_other() {
     let nofile = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     assert!(nofile.current.is_none_or(|files| files > 1), "{nofile:?}");
     assert_eq!(prison.says("echo alive").await, "alive\n");
-}
-
-#[tokio::test]
-async fn whatever_it_does_to_stay_is_gone_with_the_call() {
-    for kernel in [Kernel::ThisOne, Kernel::Without] {
-        let prison = Prison::with(kernel, |_, settings| settings.files = Files::AsTheyAre);
-        // Only a process that adopts orphans finds them.
-        adopt_orphans().unwrap();
-        for (what, script) in [
-            (
-                "another session",
-                "setsid sh -c 'echo $$ >NOTE.new; mv NOTE.new NOTE; sleep 60' >/dev/null 2>&1 </dev/null &",
-            ),
-            (
-                "a double fork that ignores signals",
-                "(setsid sh -c \"trap '' TERM HUP INT; (sh -c 'echo \\$\\$ >NOTE.new; mv NOTE.new NOTE; sleep 60') & wait\" &)  >/dev/null 2>&1",
-            ),
-            ("the pipes held open", "setsid sh -c 'echo $$ >NOTE.new; mv NOTE.new NOTE; sleep 60' &"),
-        ] {
-            let note = prison.path("out/note");
-            let _ = fs::remove_file(&note);
-            let script = format!(
-                "{}\nwhile [ ! -e {note} ]; do sleep 0.01; done; echo answer",
-                script.replace("NOTE", &note)
-            );
-            let begin = Clock::now();
-            let finished = prison.run(&script).await;
-            assert_eq!(&finished.stdout[..], b"answer\n", "{kernel:?} {what}");
-            assert!(begin.elapsed() < Duration::from_secs(4), "{kernel:?} {what}");
-            let gone = gone_after(noted(&note).await).await;
-            assert!(gone < Duration::from_millis(900), "{kernel:?} {what}: {gone:?}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn at_the_deadline_escapees_go_too() {
-    for kernel in [Kernel::ThisOne, Kernel::Without] {
-        let prison = Prison::with(kernel, |_, settings| settings.files = Files::AsTheyAre);
-        adopt_orphans().unwrap();
-        let note = prison.path("out/note");
-        let script = format!(
-            "trap '' TERM; (setsid sh -c \"trap '' TERM; echo \\$\\$ >{note}.new; mv {note}.new {note}; sleep 60; true\" &); sleep 60; true"
-        );
-        let deadline = after(Duration::from_millis(700));
-        let answer = prison.processes.run(&shell(&script), Bytes::new(), until(deadline)).await;
-        assert!(matches!(answer, Err(Error::DeadlineExceeded)), "{answer:?}");
-        let gone = gone_after(noted(&note).await).await;
-        assert!(gone < Duration::from_secs(1), "{kernel:?}: {gone:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_helper_of_its_own_group_may_finish_writing_whatever_other_calls_do() {
-    for kernel in [Kernel::ThisOne, Kernel::Without] {
-        let prison = Prison::with(kernel, |_, settings| settings.files = Files::AsTheyAre);
-        adopt_orphans().unwrap();
-        let slow = prison.run("(sleep 0.5; echo late) & echo early");
-        let others = async {
-            for _ in 0..10 {
-                prison.run("setsid sleep 9 >/dev/null 2>&1 & sleep 0.02").await;
-            }
-        };
-        let (slow, ()) = tokio::join!(slow, others);
-        assert_eq!(&slow.stdout[..], b"early\nlate\n", "{kernel:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_fork_bomb_is_stopped_at_the_limit_and_leaves_nothing() {
-    for kernel in [Kernel::ThisOne, Kernel::Without] {
-        let prison = Prison::with(kernel, |_, settings| settings.files = Files::AsTheyAre);
-        adopt_orphans().unwrap();
-        let mark = format!("61.{}{:?}", std::process::id(), kernel as u8);
-        let script = format!("b() {{ setsid sleep {mark} & b | b & }}; b; b; sleep {mark}");
-        let begin = Clock::now();
-        let deadline = after(Duration::from_secs(10));
-        let answer = prison.processes.run(&shell(&script), Bytes::new(), until(deadline)).await;
-        let limit = OverLimit::Processes { limit: 200 };
-        match answer {
-            Err(Error::OverLimit { limit: found, .. }) => assert_eq!(found, limit),
-            other => panic!("{kernel:?}: {other:?}"),
-        }
-        assert!(begin.elapsed() < Duration::from_secs(5), "{kernel:?}: {:?}", begin.elapsed());
-        let left = || {
-            let processes = fs::read_dir("/proc").unwrap().flatten();
-            processes
-                .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-                .filter(|pid| {
-                    fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(&mark))
-                        && is_running(*pid)
-                })
-                .count()
-        };
-        let begin = Clock::now();
-        while left() > 0 {
-            assert!(begin.elapsed() < Duration::from_secs(1), "{kernel:?}: {} are left", left());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(prison.says("echo alive").await, "alive\n");
-    }
 }
 
 #[tokio::test]
