@@ -163,7 +163,7 @@ async fn user_namespaces_are_tried_where_that_can_be_observed_and_given_up_where
     call(&service.address, &world.image, "").await.unwrap();
     println!("the first call took {:?}", begin.elapsed());
     let gave_up = service.log().iter().filter(|line| line.contains("get no user namespaces")).count();
-    let pod = world.living_pods().await.into_iter().find(|pod| loggia_e2e::is_ready(pod));
+    let pod = world.living_pods().await.into_iter().find(loggia_e2e::is_ready);
     let supported = pod.and_then(|pod| host_users(&pod)) == Some(false);
     assert_eq!(gave_up, usize::from(!supported), "{}", service.log().join("\n"));
     let again = begin.elapsed();
