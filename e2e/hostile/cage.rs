@@ -60,7 +60,9 @@ impl Cage {
     fn entering(&self, program: &Path, by: &str) -> Command {
         let mut command = Command::new("/bin/sh");
         let enter = match &self.kind {
-            Kind::CgroupV1(folder) | Kind::CgroupV2(folder) => format!("echo $$ > {}/cgroup.procs", folder.display()),
+            Kind::CgroupV1(folder) | Kind::CgroupV2(folder) => {
+                format!("echo $$ > {}/cgroup.procs", folder.display())
+            }
             // Address space is reserved far beyond what is used, by thread stacks and arenas.
             Kind::AddressSpace(_) => format!("ulimit -v {}", self.limit / 1024 * 4),
         };
@@ -108,9 +110,9 @@ impl Cage {
     pub(crate) fn is_busy(&self) -> bool {
         self.processes().iter().any(|pid| {
             let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-            tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok()).any(|stat| {
-                stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
-            })
+            tasks
+                .filter_map(|task| fs::read_to_string(task.path().join("stat")).ok())
+                .any(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
         })
     }
 }

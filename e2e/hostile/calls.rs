@@ -34,10 +34,15 @@ struct Manner {
 }
 
 /// Calls a function, as often as the row says; the answer is the last one, or all errors.
-pub(crate) async fn evaluate(address: &str, attempt: &Attempt, evaluate: &Evaluate) -> Result<Answer, String> {
+pub(crate) async fn evaluate(
+    address: &str,
+    attempt: &Attempt,
+    evaluate: &Evaluate,
+) -> Result<Answer, String> {
     let list = Bytes::from(list::bytes(attempt, evaluate)?);
     let manner = manner(attempt, evaluate.deadline, evaluate.leaves);
-    Ok(many(address, &expand(&attempt.image, attempt.size)?, &list, manner, evaluate.calls, evaluate.at_once).await)
+    Ok(many(address, &expand(&attempt.image, attempt.size)?, &list, manner, evaluate.calls, evaluate.at_once)
+        .await)
 }
 
 /// Calls the function `example.com/hostile`, which a script was put in place of.
@@ -55,7 +60,14 @@ fn manner(attempt: &Attempt, deadline: Option<f64>, leaves: Option<f64>) -> Mann
     }
 }
 
-async fn many(address: &str, image: &str, list: &Bytes, manner: Manner, calls: usize, at_once: usize) -> Answer {
+async fn many(
+    address: &str,
+    image: &str,
+    list: &Bytes,
+    manner: Manner,
+    calls: usize,
+    at_once: usize,
+) -> Answer {
     let mut running = JoinSet::new();
     let mut worst: Answer = Ok(String::new());
     let mut started = 0;
@@ -86,7 +98,8 @@ async fn one(client: &loggia_grpc::Client, image: &str, list: Bytes, manner: Man
         },
     };
     match answer {
-        Ok(answer) => Ok(String::from_utf8_lossy(&answer.resource_list).into_owned() + &String::from_utf8_lossy(&answer.log)),
+        Ok(answer) => Ok(String::from_utf8_lossy(&answer.resource_list).into_owned()
+            + &String::from_utf8_lossy(&answer.log)),
         Err(status) => Err(described(&status)),
     }
 }
@@ -94,7 +107,8 @@ async fn one(client: &loggia_grpc::Client, image: &str, list: Bytes, manner: Man
 /// The code, the message, and what the details say.
 fn described(status: &Status) -> String {
     let details = EvaluationError::of(status).map(|details| {
-        let results: Vec<String> = details.results.iter().take(20).map(|result| result.message.clone()).collect();
+        let results: Vec<String> =
+            details.results.iter().take(20).map(|result| result.message.clone()).collect();
         format!("\n{}\n{}", details.stderr, results.join("\n"))
     });
     format!("{:?}: {}{}", status.code(), status.message(), details.unwrap_or_default())
@@ -111,23 +125,33 @@ pub(crate) async fn package(address: &str, attempt: &Attempt, package: &Package)
     }
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| error.to_string())?;
     let deadline = package.deadline.map_or(attempt.row.within(), Duration::from_secs_f64);
-    let mut client =
-        PackageServiceClient::new(endpoint.connect_lazy()).max_decoding_message_size(64 << 20).max_encoding_message_size(64 << 20);
+    let mut client = PackageServiceClient::new(endpoint.connect_lazy())
+        .max_decoding_message_size(64 << 20)
+        .max_encoding_message_size(64 << 20);
     let call = async {
         let labels = package.labels.map(|count| {
-            let entries = (0..scaled(count, attempt.size)).map(|index| (format!("k{index}"), String::new())).collect();
+            let entries =
+                (0..scaled(count, attempt.size)).map(|index| (format!("k{index}"), String::new())).collect();
             StringMap { entries }
         });
         let patch = Some(KptfilePatch { labels, ..KptfilePatch::default() });
         let answer = match package.method.as_str() {
-            "" | "render" => client.render(timed(RenderRequest { resources, push_on_render_failure: false }, deadline)).await,
+            "" | "render" => {
+                client
+                    .render(timed(RenderRequest { resources, push_on_render_failure: false }, deadline))
+                    .await
+            }
             "patch" => {
                 let request = PatchKptfileRequest { resources, patch, ..PatchKptfileRequest::default() };
                 client.patch_kptfile(timed(request, deadline)).await
             }
             _ => {
                 let old_resources = resources.clone();
-                let request = ReplaceResourcesRequest { old_resources, resources, ..ReplaceResourcesRequest::default() };
+                let request = ReplaceResourcesRequest {
+                    old_resources,
+                    resources,
+                    ..ReplaceResourcesRequest::default()
+                };
                 client.replace_resources(timed(request, deadline)).await
             }
         };
@@ -167,7 +191,12 @@ pub(crate) fn nested(depth: Option<usize>, size: f64) -> Vec<(String, String)> {
     folders.map(|folder| (format!("{folder}Kptfile"), kptfile.to_owned())).collect()
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "counts are small")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "counts are small"
+)]
 pub(crate) fn scaled(count: usize, size: f64) -> usize {
     ((count as f64 * size) as usize).max(1)
 }

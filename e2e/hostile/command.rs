@@ -105,7 +105,8 @@ fn uncoloured(text: &str) -> String {
 
 /// Whether a character does something to a terminal, or to the order in which text is read.
 fn acts(letter: char) -> bool {
-    let bidirectional = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    let bidirectional =
+        matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
     (letter.is_control() && letter != '\n' && letter != '\t') || bidirectional
 }
 
@@ -124,14 +125,19 @@ fn lay_out(package: &Path, attempt: &Attempt, row: &Render) -> Result<(), String
     files.extend(nested(row.nested, attempt.size));
     let many = row.many.map_or(0, |many| scaled(many, attempt.size));
     let content = expand(&row.many_content, attempt.size)?;
-    files.extend((0..many).map(|index| (format!("many/{index}.yaml"), content.replace("@n", &index.to_string()))));
+    files.extend(
+        (0..many).map(|index| (format!("many/{index}.yaml"), content.replace("@n", &index.to_string()))),
+    );
     if let Some(program) = &row.starlark {
         let source = list::starlark(&expand(program, attempt.size)?).replace('\n', "\n    ");
         let kptfile = format!(
             "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata: {{name: a}}\npipeline:\n  mutators:\n  - image: starlark\n    configMap: {source}\n"
         );
         files.push(("Kptfile".to_owned(), kptfile));
-        files.push(("cm.yaml".to_owned(), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n".to_owned()));
+        files.push((
+            "cm.yaml".to_owned(),
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n".to_owned(),
+        ));
     }
     for (name, content) in files {
         let file = package.join(&name);
@@ -186,7 +192,8 @@ pub(crate) fn registry(loggia: &Path, attempt: &Attempt, row: &Registry, limit: 
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
     let hosts = Hosts::start(&row.answers, row.tls, attempt.size, home.path())?;
     let config = row.docker_config.clone().unwrap_or_else(|| {
-        let auth = format!("{{\"auths\":{{\"{{A}}\":{{\"username\":\"robot\",\"password\":\"{SECRET}\"}}}}}}");
+        let auth =
+            format!("{{\"auths\":{{\"{{A}}\":{{\"username\":\"robot\",\"password\":\"{SECRET}\"}}}}}}");
         auth
     });
     let file = home.path().join("config.json");
@@ -245,9 +252,16 @@ impl Ended {
 }
 
 /// Runs a command to its end, or for as long as it may take.
-fn run(mut command: Command, cage: &Cage, within: Duration, stdin: Option<String>, signal: Option<&str>) -> Ended {
+fn run(
+    mut command: Command,
+    cage: &Cage,
+    within: Duration,
+    stdin: Option<String>,
+    signal: Option<&str>,
+) -> Ended {
     command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     cage.entered_by(child.id());
     if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
         std::thread::spawn(move || pipe.write_all(text.as_bytes()));
@@ -256,7 +270,8 @@ fn run(mut command: Command, cage: &Cage, within: Duration, stdin: Option<String
     let mut problems = Vec::new();
     let (status, memory) = wait(&mut child, cage, within, signal, &mut problems);
     let text = |reader: Option<std::thread::JoinHandle<Vec<u8>>>| {
-        String::from_utf8_lossy(&reader.and_then(|reader| reader.join().ok()).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&reader.and_then(|reader| reader.join().ok()).unwrap_or_default())
+            .into_owned()
     };
     if cage.kills() > 0 {
         problems.push("the kernel killed a process for lack of memory".to_owned());
@@ -339,7 +354,8 @@ pub(crate) fn functions(folder: &Path, script: &str) -> Result<Vec<String>, Stri
     fs::write(&file, format!("#!/bin/sh\n{script}\n")).map_err(text)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).map_err(text)?;
     let table = folder.join("config.yaml");
-    fs::write(&table, "functions:\n- function: hostile\n  images: [example.com/hostile:v1]\n").map_err(text)?;
+    fs::write(&table, "functions:\n- function: hostile\n  images: [example.com/hostile:v1]\n")
+        .map_err(text)?;
     let secrets: BTreeMap<&str, String> = BTreeMap::from([(
         "config.json",
         format!("{{\"auths\":{{\"example.com\":{{\"username\":\"robot\",\"password\":\"{SECRET}\"}}}}}}"),

@@ -12,8 +12,12 @@ pub(crate) fn bytes(attempt: &Attempt, evaluate: &Evaluate) -> Result<Vec<u8>, S
     Ok(match evaluate.encoding.as_deref() {
         None => text.into_bytes(),
         Some("bom") => [&[0xef, 0xbb, 0xbf], text.as_bytes()].concat(),
-        Some("utf-16") => [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect(),
-        Some("latin-1") => text.chars().map(|letter| u8::try_from(u32::from(letter)).unwrap_or(b'?')).collect(),
+        Some("utf-16") => {
+            [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+        }
+        Some("latin-1") => {
+            text.chars().map(|letter| u8::try_from(u32::from(letter)).unwrap_or(b'?')).collect()
+        }
         Some(other) => return Err(format!("unknown encoding `{other}`")),
     })
 }
@@ -64,13 +68,20 @@ fn rego(body: &str) -> String {
 
 /// A value at a place of an otherwise harmless list.
 fn placed(value: &str, place: &str) -> Result<String, String> {
-    let item = |fields: &str| format!("{HEAD}{}items:\n- {{apiVersion: v1, kind: ConfigMap, {fields}}}\n", config_map("{a: b, namespace: n}"));
+    let item = |fields: &str| {
+        format!(
+            "{HEAD}{}items:\n- {{apiVersion: v1, kind: ConfigMap, {fields}}}\n",
+            config_map("{a: b, namespace: n}")
+        )
+    };
     Ok(match place {
         "items" => item(&format!("metadata: {{name: a}}, data: {value}")),
         "spec" => item(&format!("metadata: {{name: a}}, spec: {value}")),
         "metadata" => item(&format!("metadata: {{name: a, labels: {value}}}")),
         "name" => item(&format!("metadata: {{name: {value}}}")),
-        "path" => item(&format!("metadata: {{name: a, annotations: {{internal.config.kubernetes.io/path: {value}}}}}")),
+        "path" => item(&format!(
+            "metadata: {{name: a, annotations: {{internal.config.kubernetes.io/path: {value}}}}}"
+        )),
         "annotations" => item(&format!("metadata: {{name: a, annotations: {value}}}")),
         "kind" => format!("{HEAD}items:\n- {{apiVersion: v1, kind: {value}, metadata: {{name: a}}}}\n"),
         "config" => format!("{HEAD}{}items: [{ITEM}]\n", config_map(value)),

@@ -68,7 +68,9 @@ fn main() -> ExitCode {
     let options = Options::read();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile/rows");
     let rows = rows::read(&folder).unwrap_or_else(|error| panic!("{error}"));
-    let chosen = |row: &&Row| (row.short || !options.short) && options.only.as_ref().is_none_or(|only| only.is_match(&row.name));
+    let chosen = |row: &&Row| {
+        (row.short || !options.short) && options.only.as_ref().is_none_or(|only| only.is_match(&row.name))
+    };
     let attempts: Vec<Attempt> = rows
         .iter()
         .filter(chosen)
@@ -95,7 +97,12 @@ fn main() -> ExitCode {
         }
     }
     let count = rows.iter().filter(chosen).count();
-    println!("\n{count} rows, {} attempts in {:.0} s, {} failed", attempts.len(), begin.elapsed().as_secs_f64(), failed.len());
+    println!(
+        "\n{count} rows, {} attempts in {:.0} s, {} failed",
+        attempts.len(),
+        begin.elapsed().as_secs_f64(),
+        failed.len()
+    );
     for name in &failed {
         println!("  failed: {name}");
     }
@@ -112,7 +119,8 @@ impl Options {
                 "--list" => options.list = true,
                 "--only" => {
                     let pattern = arguments.next().unwrap_or_default();
-                    options.only = Some(Regex::new(&pattern).unwrap_or_else(|error| panic!("--only: {error}")));
+                    options.only =
+                        Some(Regex::new(&pattern).unwrap_or_else(|error| panic!("--only: {error}")));
                 }
                 other => panic!("unknown argument `{other}`; expected --short, --list or --only PATTERN"),
             }
@@ -217,7 +225,8 @@ impl Harness {
         let program = if wrapper {
             arguments = vec!["--port=0".to_owned()];
             arguments.extend(row.flags.iter().cloned());
-            arguments.extend(["--".to_owned(), folder.path().join("functions/hostile").display().to_string()]);
+            arguments
+                .extend(["--".to_owned(), folder.path().join("functions/hostile").display().to_string()]);
             self.programs.wrapper.clone()
         } else {
             arguments.push("--metrics-address=127.0.0.1:0".to_owned());
@@ -270,7 +279,8 @@ async fn send(service: &Service, attempt: &Attempt) -> Result<Answer, String> {
     match &row.raw {
         Some(raw) if raw.metrics => {
             let address = service.metrics_address().ok_or("the service has no metrics port")?;
-            let (answer, served) = tokio::join!(wire::raw(&address, attempt, raw), wire::operators_are_served(&address));
+            let (answer, served) =
+                tokio::join!(wire::raw(&address, attempt, raw), wire::operators_are_served(&address));
             answer.map(|answer| served.and(answer))
         }
         Some(raw) => wire::raw(&address, attempt, raw).await,
@@ -282,7 +292,9 @@ fn said(answer: &Answer) -> String {
     match answer {
         Ok(_) => "ok".to_owned(),
         // A hostile text must not act on the terminal of whoever runs this, either.
-        Err(error) => error.lines().next().unwrap_or_default().chars().take(110).flat_map(char::escape_debug).collect(),
+        Err(error) => {
+            error.lines().next().unwrap_or_default().chars().take(110).flat_map(char::escape_debug).collect()
+        }
     }
 }
 

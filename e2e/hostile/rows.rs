@@ -128,7 +128,7 @@ pub(crate) struct Raw {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Package {
-    /// Names, which are templates too, and contents. 
+    /// Names, which are templates too, and contents.
     #[serde(default)]
     pub(crate) files: BTreeMap<String, String>,
     /// Folders `a/a/…` of this depth, each with a Kptfile.
@@ -309,7 +309,8 @@ impl Row {
         }
         let mut attempts = Vec::new();
         for (size, ending) in &sizes {
-            let number: f64 = size.trim_start_matches('x').parse().map_err(|_| format!("`{size}` is not a size"))?;
+            let number: f64 =
+                size.trim_start_matches('x').parse().map_err(|_| format!("`{size}` is not a size"))?;
             let ending = Ending::parse(ending)?;
             let pairs = images.iter().flat_map(|image| places.iter().map(move |place| (image, place)));
             attempts.extend(pairs.enumerate().map(|(index, (image, place))| Attempt {
@@ -353,9 +354,14 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Row>, String> {
     let mut files: Vec<_> = fs::read_dir(folder).map_err(|error| error.to_string())?.flatten().collect();
     files.sort_by_key(std::fs::DirEntry::file_name);
     let mut rows = Vec::new();
-    for file in files.iter().map(std::fs::DirEntry::path).filter(|path| path.extension().is_some_and(|end| end == "yaml")) {
+    for file in files
+        .iter()
+        .map(std::fs::DirEntry::path)
+        .filter(|path| path.extension().is_some_and(|end| end == "yaml"))
+    {
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let read: Vec<Row> = loggia_yaml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let read: Vec<Row> =
+            loggia_yaml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
         rows.extend(read);
     }
     Ok(rows)

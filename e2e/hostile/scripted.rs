@@ -42,20 +42,26 @@ impl Hosts {
         folder: &Path,
     ) -> Result<Self, String> {
         let text = |error: std::io::Error| error.to_string();
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(text)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(text)?;
         let acceptor = tls.then(|| acceptor(folder)).transpose()?;
         let listeners: Vec<(&str, TcpListener)> = NAMES
             .into_iter()
             .map(|name| Ok((name, runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(text)?)))
             .collect::<Result<_, String>>()?;
-        let ports = listeners.iter().map(|(name, listener)| Ok((*name, listener.local_addr().map_err(text)?.port())));
+        let ports =
+            listeners.iter().map(|(name, listener)| Ok((*name, listener.local_addr().map_err(text)?.port())));
         let ports: BTreeMap<&str, u16> = ports.collect::<Result<_, String>>()?;
         let hosts = Self { ports, seen: Arc::default(), _runtime: runtime };
         for (name, listener) in listeners {
             let mut replies = Vec::new();
             for (to, reply) in answers {
-                let Some(path) = to.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')) else { continue };
+                let Some(path) = to.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')) else {
+                    continue;
+                };
                 replies.push((path.to_owned(), hosts.filled(reply, size)?));
             }
             replies.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
@@ -95,7 +101,8 @@ fn acceptor(folder: &Path) -> Result<TlsAcceptor, String> {
     let certificates: Result<Vec<_>, _> =
         rustls::pki_types::CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
     let certificates = certificates.map_err(|error| error.to_string())?;
-    let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| error.to_string())?;
+    let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(key.as_bytes())
+        .map_err(|error| error.to_string())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -90,7 +90,8 @@ impl Service {
         }
         let mut server = Server::launch(&mut command);
         cage.entered_by(server.pid());
-        let came_up = within(STARTED, || port(&server).is_some() || !loggia_testing::is_running(server.pid()));
+        let came_up =
+            within(STARTED, || port(&server).is_some() || !loggia_testing::is_running(server.pid()));
         server.port = port(&server)
             .filter(|_| came_up)
             .ok_or_else(|| format!("the service does not start: {}", short(&server.log().join(" / "))))?;
@@ -125,14 +126,14 @@ impl Service {
     /// The process that is the service itself: the first one of its program.
     fn pid(&self) -> u32 {
         let own = fs::canonicalize(&self.program).unwrap_or_default();
-        let is_own = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program == own);
+        let is_own =
+            |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program == own);
         self.cage.processes().into_iter().filter(is_own).min().unwrap_or_else(|| self.server.pid())
     }
 
     fn counts(&self) -> Counts {
-        let count = |what: &str| {
-            fs::read_dir(format!("/proc/{}/{what}", self.pid())).map_or(0, Iterator::count)
-        };
+        let count =
+            |what: &str| fs::read_dir(format!("/proc/{}/{what}", self.pid())).map_or(0, Iterator::count);
         Counts { descriptors: count("fd"), threads: count("task") }
     }
 
@@ -179,7 +180,10 @@ impl Service {
         let now = self.counts();
         // A pool of idle workers may have grown: each has a few pipes.
         if now.descriptors > self.before.descriptors + 64 {
-            left.push(format!("{} descriptors are open, before {}", now.descriptors, self.before.descriptors));
+            left.push(format!(
+                "{} descriptors are open, before {}",
+                now.descriptors, self.before.descriptors
+            ));
         }
         if now.threads > self.before.threads + 64 {
             left.push(format!("{} threads are there, before {}", now.threads, self.before.threads));
@@ -202,7 +206,8 @@ impl Service {
 impl Watcher {
     fn with(mut self, service: &Service, honest: bool) -> Self {
         let address = service.address();
-        let (over, problems, slowest) = (Arc::clone(&self.over), Arc::clone(&self.problems), Arc::clone(&self.slowest));
+        let (over, problems, slowest) =
+            (Arc::clone(&self.over), Arc::clone(&self.problems), Arc::clone(&self.slowest));
         let prober = {
             let address = address.clone();
             move || {
@@ -218,9 +223,14 @@ impl Watcher {
                         let begin = Instant::now();
                         let answer = tokio::time::timeout(Duration::from_secs(8), client.is_serving()).await;
                         let took = begin.elapsed();
-                        slowest.fetch_max(u64::try_from(took.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+                        slowest.fetch_max(
+                            u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+                            Ordering::Relaxed,
+                        );
                         let wrong = match answer {
-                            Ok(Ok(true)) if took > HEALTHY => Some(format!("health took {} ms", took.as_millis())),
+                            Ok(Ok(true)) if took > HEALTHY => {
+                                Some(format!("health took {} ms", took.as_millis()))
+                            }
                             Ok(Ok(true)) => None,
                             Ok(Ok(false)) => Some("health says it is not serving".to_owned()),
                             Ok(Err(status)) => Some(format!("health failed: {}", status.message())),
@@ -241,9 +251,18 @@ impl Watcher {
                     while !over.load(Ordering::Relaxed) {
                         let answer = client.evaluate("set-labels", HONEST_LIST.into(), Some(HONEST)).await;
                         let wrong = match answer {
-                            Ok(answer) if String::from_utf8_lossy(&answer.resource_list).contains("team: honest") => None,
+                            Ok(answer)
+                                if String::from_utf8_lossy(&answer.resource_list)
+                                    .contains("team: honest") =>
+                            {
+                                None
+                            }
                             Ok(_) => Some("an honest caller got a wrong answer".to_owned()),
-                            Err(status) => Some(format!("an honest call failed: {:?} {}", status.code(), short(status.message()))),
+                            Err(status) => Some(format!(
+                                "an honest call failed: {:?} {}",
+                                status.code(),
+                                short(status.message())
+                            )),
                         };
                         note(&problems, wrong);
                         rest(Duration::from_millis(200), &over).await;
@@ -251,7 +270,8 @@ impl Watcher {
                 });
             }));
         }
-        let (over, memory, cage) = (Arc::clone(&self.over), Arc::clone(&self.memory), Arc::clone(&service.cage));
+        let (over, memory, cage) =
+            (Arc::clone(&self.over), Arc::clone(&self.memory), Arc::clone(&service.cage));
         self.threads.push(std::thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
                 memory.fetch_max(cage.memory(), Ordering::Relaxed);
@@ -271,7 +291,11 @@ impl Watcher {
         if memory > limit / 100 * 95 {
             problems.push(format!("{} MiB of memory, and the limit is {}", memory >> 20, limit >> 20));
         }
-        Watched { problems, slowest_health: Duration::from_millis(self.slowest.load(Ordering::Relaxed)), memory }
+        Watched {
+            problems,
+            slowest_health: Duration::from_millis(self.slowest.load(Ordering::Relaxed)),
+            memory,
+        }
     }
 }
 
@@ -313,7 +337,8 @@ fn note(problems: &Mutex<Vec<String>>, wrong: Option<String>) {
 }
 
 fn on_a_runtime(work: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
     runtime.block_on(work);
 }
 

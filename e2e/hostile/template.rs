@@ -53,7 +53,11 @@ impl Parts<'_> {
         self.rest = rest;
         let (digits, scale) = count.strip_suffix('x').map_or((count, 1.0), |digits| (digits, self.size));
         let count: f64 = digits.parse().map_err(|_| format!("`{count}` is not a count"))?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are small and positive")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "counts are small and positive"
+        )]
         let count = (count * scale).max(1.0) as usize;
         Ok(Piece::Repeat(count, self.text(true)?))
     }
@@ -72,7 +76,9 @@ impl Piece {
                 {
                     return text.repeat(*count);
                 }
-                (0..*count).flat_map(|index| pieces.iter().map(move |piece| piece.write(Some(index)))).collect()
+                (0..*count)
+                    .flat_map(|index| pieces.iter().map(move |piece| piece.write(Some(index))))
+                    .collect()
             }
         }
     }

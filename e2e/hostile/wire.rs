@@ -38,8 +38,11 @@ pub(crate) async fn h2(address: &str, attempt: &Attempt, row: &H2) -> Result<Ans
         };
         for _ in 0..row.streams {
             let (sender, row, message) = (sender.clone(), row.clone(), message.clone());
-            let metadata: Result<Vec<_>, String> =
-                row.metadata.iter().map(|(name, value)| Ok((expand(name, attempt.size)?, expand(value, attempt.size)?))).collect();
+            let metadata: Result<Vec<_>, String> = row
+                .metadata
+                .iter()
+                .map(|(name, value)| Ok((expand(name, attempt.size)?, expand(value, attempt.size)?)))
+                .collect();
             let metadata = metadata?;
             running.spawn(async move {
                 match tokio::time::timeout_at(until, stream(sender, &row, metadata, message)).await {
@@ -66,7 +69,8 @@ async fn connect(address: &str, window: Option<u32>) -> Result<SendRequest<Bytes
     if let Some(window) = window {
         builder.initial_window_size(window);
     }
-    let (sender, connection) = builder.handshake(socket).await.map_err(|error| format!("handshake: {error}"))?;
+    let (sender, connection) =
+        builder.handshake(socket).await.map_err(|error| format!("handshake: {error}"))?;
     // Ends with the last sender.
     tokio::spawn(async move {
         let _ = connection.await;
@@ -123,7 +127,8 @@ async fn stream(
     let receiving = async {
         let response = response.await.map_err(text)?;
         let status = |headers: &http::HeaderMap| {
-            let get = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+            let get =
+                |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
             get("grpc-status").map(|code| (code, get("grpc-message").unwrap_or_default()))
         };
         let (head, mut answer) = response.into_parts();
@@ -232,7 +237,8 @@ pub(crate) async fn raw(address: &str, attempt: &Attempt, row: &Raw) -> Result<A
         let (address, steps, size, hold) = (address.to_owned(), row.send.clone(), attempt.size, row.hold);
         running.spawn(async move {
             let until = Instant::now() + Duration::from_secs_f64(hold);
-            let mut socket = TcpStream::connect(&address).await.map_err(|error| format!("connect: {error}"))?;
+            let mut socket =
+                TcpStream::connect(&address).await.map_err(|error| format!("connect: {error}"))?;
             let work = async {
                 let mut stream = 1;
                 for step in &steps {
@@ -257,7 +263,9 @@ pub(crate) async fn raw(address: &str, attempt: &Attempt, row: &Raw) -> Result<A
 
 async fn perform(socket: &mut TcpStream, step: &str, size: f64, stream: &mut u32) -> Result<(), String> {
     let (step, times) = match step.rsplit_once(" *") {
-        Some((step, times)) => (step, scaled(times.parse().map_err(|_| format!("`{step}`: not a count"))?, size)),
+        Some((step, times)) => {
+            (step, scaled(times.parse().map_err(|_| format!("`{step}`: not a count"))?, size))
+        }
         None => (step, 1),
     };
     let (verb, argument) = step.split_once(' ').unwrap_or((step, ""));

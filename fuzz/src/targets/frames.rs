@@ -11,8 +11,11 @@ use loggia_grpc::server::{Routes, listen, serve};
 use loggia_grpc::{Evaluations, Lifecycle};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const METHODS: [&str; 3] =
-    ["/evaluator.FunctionEvaluator/EvaluateFunction", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
+const METHODS: [&str; 3] = [
+    "/evaluator.FunctionEvaluator/EvaluateFunction",
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+];
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a client may send.
@@ -122,7 +125,8 @@ fn port() -> u16 {
     *PORT.get_or_init(|| {
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
             runtime.block_on(async {
                 let listener = listen(0).expect("a port is free");
                 let _ = send.send(listener.local_addr().expect("it has an address").port());
