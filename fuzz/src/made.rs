@@ -147,7 +147,7 @@ pub fn files(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
             maker.document()?;
             files.push((format!("{folder}{name}"), maker.text.into_bytes()));
         }
-        folder.push_str(from.choose(&["sub/", "a/b/", "x/", "../", "/"])?);
+        folder.push_str(from.choose(&["sub/", "a/b/", "x/", "sub/sub/", ".hidden/"])?);
     }
     Ok(files)
 }
