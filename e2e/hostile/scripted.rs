@@ -175,8 +175,10 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> std::io:
     }
     stream.write_all(&body).await?;
     // The other side stops reading, or the row's time is over.
-    while reply.endless {
-        stream.write_all(&[b' '; 16 << 10]).await?;
+    if reply.endless {
+        loop {
+            stream.write_all(&[b' '; 16 << 10]).await?;
+        }
     }
     stream.flush().await
 }

@@ -192,13 +192,12 @@ impl Service {
         if processes.len() > 33 {
             left.push(format!("{} processes are left", processes.len()));
         }
-        for pid in processes.into_iter().take(8) {
-            let of = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-            let own = fs::canonicalize(&self.program).unwrap_or_default();
-            if of != own && !of.as_os_str().is_empty() && pid != self.server.pid() {
-                left.push(format!("process {pid} ({}) is left", of.display()));
-            }
-        }
+        let own = fs::canonicalize(&self.program).unwrap_or_default();
+        let others = processes.into_iter().filter(|pid| *pid != self.server.pid()).filter_map(|pid| {
+            let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+            (program != own).then(|| format!("process {pid} ({}) is left", program.display()))
+        });
+        left.extend(others.take(8));
         left
     }
 }

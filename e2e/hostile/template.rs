@@ -27,7 +27,7 @@ impl Parts<'_> {
     fn text(&mut self, inside: bool) -> Result<Vec<Piece>, String> {
         let mut pieces = Vec::new();
         loop {
-            let (open, close) = (self.rest.find("{%"), self.rest.find("%}").filter(|_| inside));
+            let (open, close) = (opening(self.rest), self.rest.find("%}").filter(|_| inside));
             match (open, close) {
                 (Some(open), close) if close.is_none_or(|close| open < close) => {
                     pieces.push(Piece::Text(self.rest[..open].to_owned()));
@@ -63,6 +63,12 @@ impl Parts<'_> {
     }
 }
 
+/// Where a repetition begins: a brace and a percent sign before a digit, since `{%}` is a brace at a repetition's end.
+fn opening(text: &str) -> Option<usize> {
+    let starts = text.match_indices("{%").map(|(at, _)| at);
+    starts.into_iter().find(|at| text[at + 2..].starts_with(|letter: char| letter.is_ascii_digit()))
+}
+
 impl Piece {
     fn write(&self, index: Option<usize>) -> String {
         match self {
@@ -92,9 +98,10 @@ pub(crate) fn check() {
         ("{%2 k@i: {%2 @i%},%}", 1.0, "k0: 01,k1: 01,"),
         ("%} {a: 1}", 1.0, "%} {a: 1}"),
         ("{%10x a%}", 0.1, "a"),
+        ("{%2 ${%}{%2 {%}", 1.0, "${${{{"),
     ];
     for (template, size, expected) in cases {
         assert_eq!(expand(template, size).as_deref(), Ok(expected), "{template}");
     }
-    assert!(expand("{%3 a", 1.0).is_err() && expand("{%x a%}", 1.0).is_err());
+    assert!(expand("{%3 a", 1.0).is_err() && expand("{%3y a%}", 1.0).is_err());
 }

@@ -78,8 +78,15 @@ const VALUES: &[&str] = &[
     "\u{feff}", "\u{1b}[2J", "\u{202e}", "é", "\u{10ffff}", " ", "- a", "a: b", "a # b", "\"", "'", "|", "&x", "*x", "!!int",
 ];
 
-const COMMENTS: &[&str] =
-    &["kpt-set: ${a}", "kpt-set: ${a}-${b}", "kpt-merge: a/b", "{\"$openapi\":\"a\"}", "a", "kpt-set: ${", "{\"$kpt-set\":\"a\"}"];
+const COMMENTS: &[&str] = &[
+    "kpt-set: ${a}",
+    "kpt-set: ${a}-${b}",
+    "kpt-merge: a/b",
+    "{\"$openapi\":\"a\"}",
+    "a",
+    "kpt-set: ${",
+    "{\"$kpt-set\":\"a\"}",
+];
 
 /// A function of the catalog, a version of it, and a list for it.
 #[derive(Debug)]
@@ -127,12 +134,20 @@ pub fn files(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
         maker.kptfile()?;
         files.push((format!("{folder}Kptfile"), maker.text.into_bytes()));
         for _ in 0..from.int_in_range(0..=3)? {
-            let name = *from.choose(&["a.yaml", "setters.yaml", "b.yml", "c.json", ".krmignore", "d/e.yaml", "README.md"])?;
+            let name = *from.choose(&[
+                "a.yaml",
+                "setters.yaml",
+                "b.yml",
+                "c.json",
+                ".krmignore",
+                "d/e.yaml",
+                "README.md",
+            ])?;
             let mut maker = Maker { from: &mut from, text: String::new() };
             maker.document()?;
             files.push((format!("{folder}{name}"), maker.text.into_bytes()));
         }
-        folder.push_str(from.choose(&["sub/", "a/b/", "x/", "../", "/"])?);
+        folder.push_str(from.choose(&["sub/", "a/b/", "x/", "sub/sub/", ".hidden/"])?);
     }
     Ok(files)
 }
@@ -155,7 +170,8 @@ impl Maker<'_, '_> {
     fn item(&mut self) -> Result<()> {
         let (api, kind) = *self.from.choose(KINDS)?;
         let name = *self.from.choose(VALUES)?;
-        let _ = writeln!(self.text, "- apiVersion: {api}\n  kind: {kind}\n  metadata:\n    name: {}", json(name));
+        let _ =
+            writeln!(self.text, "- apiVersion: {api}\n  kind: {kind}\n  metadata:\n    name: {}", json(name));
         if self.from.ratio(1, 2)? {
             self.text.push_str("    annotations:");
             self.mapping(6, 3)?;
@@ -196,7 +212,8 @@ impl Maker<'_, '_> {
                         self.mapping(6, DEPTH - 1)?;
                     }
                     2 => {
-                        self.text.push_str("    selectors:\n    - kind: ConfigMap\n    exclude:\n    - name: a\n");
+                        self.text
+                            .push_str("    selectors:\n    - kind: ConfigMap\n    exclude:\n    - name: a\n");
                     }
                     _ => {}
                 }

@@ -11,8 +11,11 @@ use loggia_grpc::server::{Routes, listen, serve};
 use loggia_grpc::{Evaluations, Lifecycle};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const METHODS: [&str; 3] =
-    ["/evaluator.FunctionEvaluator/EvaluateFunction", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
+const METHODS: [&str; 3] = [
+    "/evaluator.FunctionEvaluator/EvaluateFunction",
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+];
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a client may send.
@@ -110,10 +113,14 @@ fn alive() {
     Frame::Message { stream: 0, compressed: 0, lie: 0, body: &[], end: true }.put(&mut sent);
     let mut connection = connect();
     connection.write_all(&sent).expect("the server reads");
-    let _ = connection.shutdown(Shutdown::Write);
-    let mut answer = Vec::new();
-    let _ = connection.read_to_end(&mut answer);
-    assert!(answer.windows(2).any(|bytes| bytes == [0x08, 0x01]), "no answer to a health check: {answer:?}");
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    // A message with the status SERVING.
+    while !answer.windows(2).any(|bytes| bytes == [0x08, 0x01]) {
+        match connection.read(&mut piece) {
+            Ok(count) if count > 0 => answer.extend_from_slice(&piece[..count]),
+            ended => panic!("no answer to a health check: {ended:?}, {answer:?}"),
+        }
+    }
 }
 
 /// A server without functions, for as long as this process lives.
@@ -122,7 +129,8 @@ fn port() -> u16 {
     *PORT.get_or_init(|| {
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
             runtime.block_on(async {
                 let listener = listen(0).expect("a port is free");
                 let _ = send.send(listener.local_addr().expect("it has an address").port());

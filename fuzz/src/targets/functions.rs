@@ -28,7 +28,12 @@ pub(crate) fn run_text(bytes: &[u8]) {
 
 /// What a function wrote can be read, unless it could not read its input.
 fn check(function: &str, input: &str, output: &str) {
-    assert!(output.len() <= input.len() * GROWTH + SLACK, "{function} made {} bytes of {}", output.len(), input.len());
+    assert!(
+        output.len() <= input.len() * GROWTH + SLACK,
+        "{function} made {} bytes of {}",
+        output.len(),
+        input.len()
+    );
     if output.is_empty() || ResourceList::parse(input.as_bytes(), StreamOptions::default()).is_err() {
         return;
     }

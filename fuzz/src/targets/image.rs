@@ -11,8 +11,14 @@ pub(crate) fn run(bytes: &[u8]) {
     let _ = loggia_functions::find(name);
     let Ok(reference) = image.reference() else { return };
     let parts = || reference.repository().split('/').chain(reference.tag());
-    assert!(parts().all(|part| !part.is_empty() && part != "." && part != ".."), "a path in {name:?}: {reference:?}");
-    assert!(!image.full_name().contains(|letter: char| letter.is_control()), "a control character in {name:?}");
+    assert!(
+        parts().all(|part| !part.is_empty() && part != "." && part != ".."),
+        "a path in {name:?}: {reference:?}"
+    );
+    assert!(
+        !image.full_name().contains(|letter: char| letter.is_control()),
+        "a control character in {name:?}"
+    );
     let again = Image::new(image.full_name());
     let same = again.reference().expect("a full name is a name");
     assert_eq!(same.to_string(), reference.to_string(), "{name:?} is spelled out as something else");

@@ -21,7 +21,10 @@ impl Runtime for Here {
     }
 
     fn knows(&self, function: &FunctionRef) -> Knows {
-        let known = function.image().and_then(|image| find(image.written())).is_some_and(|(function, _)| !function.guarded);
+        let known = function
+            .image()
+            .and_then(|image| find(image.written()))
+            .is_some_and(|(function, _)| !function.guarded);
         if known { Knows::Yes } else { Knows::No }
     }
 
@@ -51,7 +54,11 @@ pub(crate) fn run(bytes: &[u8]) {
     let renderer = Renderer { options: &options, runtime: &Here };
     let Ok(rendered) = runtime().block_on(renderer.render(&source, &mut Quiet)) else { return };
     let Ok(changes) = rendered.changes() else { return };
-    assert!(changes.writes.keys().all(|path| inside(path)), "a write outside of the package: {:?}", changes.writes.keys());
+    assert!(
+        changes.writes.keys().all(|path| inside(path)),
+        "a write outside of the package: {:?}",
+        changes.writes.keys()
+    );
     let mut files = files;
     if changes.apply_to_files(&mut files).is_ok() && rendered.succeeded() {
         let _ = runtime().block_on(renderer.render(&Source::Files(files), &mut Quiet));
@@ -71,5 +78,7 @@ fn inside(path: &str) -> bool {
 
 fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
-    RUNTIME.get_or_init(|| tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts"))
+    RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts")
+    })
 }

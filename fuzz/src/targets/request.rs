@@ -32,7 +32,8 @@ fn evaluate(bytes: &[u8]) {
 }
 
 fn details(bytes: &[u8]) {
-    let status = tonic::Status::with_details(tonic::Code::Internal, "failed", bytes::Bytes::copy_from_slice(bytes));
+    let status =
+        tonic::Status::with_details(tonic::Code::Internal, "failed", bytes::Bytes::copy_from_slice(bytes));
     let _ = EvaluationError::of(&status);
     let _ = loggia_grpc::status::read(&status, Some("pod"));
 }

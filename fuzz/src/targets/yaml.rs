@@ -21,7 +21,9 @@ pub(crate) fn run(bytes: &[u8]) {
         let text = to_string_with(&documents, EmitOptions { sequences, fidelity: Fidelity::Faithful });
         let again = match parse_all_with(text.as_bytes(), READING) {
             Ok(again) => again,
-            Err(error) => panic!("what was written does not parse: {}\n{text:?}", error.render("fuzz.yaml", &text)),
+            Err(error) => {
+                panic!("what was written does not parse: {}\n{text:?}", error.render("fuzz.yaml", &text))
+            }
         };
         assert!(same::same_values(&documents, &again), "other values in {text:?}");
     }
