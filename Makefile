@@ -171,19 +171,19 @@ soak: ## Minutes of load with failing, slow, hanging and vanishing callers, and 
 	  $(CARGO) test --locked --release -p function-runner --test soak --test drain -- --nocapture --test-threads=1
 	@$(if $(E2E_LACKS),e2e/missing cluster "function pods under faults; a cluster needs $(E2E_LACKS)",$(MAKE) soak-pods)
 
-# By the whole workspace, as above. `HOSTILE` narrows it, as in `make hostile HOSTILE="--only Starlark"`.
+# By the whole workspace, as above. `ONLY` narrows it to rows with a word in their name, as in `make hostile ONLY=Starlark`.
 HOSTILE_RUN = LOGGIA_RUNNER=$(STATIC)/../release/function-runner LOGGIA_STATIC=$(STATIC) LOGGIA_CLI=$(1) \
   $(CARGO) test --locked --workspace --test hostile-rows -- $(2)
 
 .PHONY: hostile
 hostile: images ## Hostile inputs in every size and place, against the release programs under a limit on memory.
 	$(CARGO) build --locked --release -p loggia
-	$(call HOSTILE_RUN,$(TARGET)/release/loggia,$(HOSTILE))
+	$(call HOSTILE_RUN,$(TARGET)/release/loggia,$(if $(ONLY),--only $(ONLY)))
 
 .PHONY: hostile-short
 hostile-short: images ## The same in a minute; part of `make test`.
 	$(CARGO) build --locked --workspace --bin loggia
-	$(call HOSTILE_RUN,$(TARGET)/debug/loggia,--short $(HOSTILE))
+	$(call HOSTILE_RUN,$(TARGET)/debug/loggia,--short $(if $(ONLY),--only $(ONLY)))
 
 FUZZ_SECONDS ?= 600
 .PHONY: fuzz

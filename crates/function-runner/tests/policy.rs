@@ -56,7 +56,8 @@ async fn a_refused_image_reaches_no_runtime() {
     assert_eq!(status.code(), Code::InvalidArgument, "{status}");
     assert!(!mark.exists(), "a refused function ran");
     // Without the policy the same function does run.
-    let open = functions.serve(&[]);
+    let writable = format!("--exec-writable={}", functions.folder().display());
+    let open = functions.serve(&[&writable]);
     assert!(evaluate(&open.client(), "docker.io/library/short:v1", LIST).await.is_ok() && mark.exists());
 }
 

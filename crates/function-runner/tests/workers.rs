@@ -105,7 +105,7 @@ fn honest() -> String {
 }
 
 #[tokio::test]
-async fn memory_beyond_the_flag_is_refused_by_name_and_so_is_a_stack_that_is_full() {
+async fn memory_beyond_the_flag_is_refused_by_name() {
     let (_functions, server) = serve(&["--builtin-memory=20000000"]);
     let client = server.client();
     let items: String = (0..40_000)
@@ -120,10 +120,6 @@ async fn memory_beyond_the_flag_is_refused_by_name_and_so_is_a_stack_that_is_ful
             .contains("needed more than 19 MiB of memory and was stopped; --builtin-memory allows more"),
         "{status:?}"
     );
-    answers(&client).await;
-    let deep = starlark(&format!("x = {}1{}", "[".repeat(200_000), "]".repeat(200_000)));
-    let status = evaluate(&client, "starlark", deep).await.unwrap_err();
-    assert!(status.message().contains("nested too deeply"), "{status:?}");
     answers(&client).await;
 }
 

@@ -86,7 +86,7 @@ pub(crate) struct Runtimes {
     /// How long one function may run.
     #[arg(long, default_value = "5m", value_parser = duration, value_name = "DURATION", help_heading = "Loggia")]
     pub(crate) timeout: std::time::Duration,
-    /// The most memory that the command may use, in MiB; by default three quarters of the machine's.
+    /// The most memory that the command may use, in MiB; by default three quarters of what the machine or the container has.
     #[arg(long, value_name = "MIB", help_heading = "Loggia")]
     pub(crate) memory: Option<u64>,
     /// A folder that kubeconform and kubeval may read schemas from, if their config names it; may be given several times.

@@ -3,6 +3,7 @@
 //! A package must not be able to take the machine. The limit is the kernel's, so it costs nothing; a command that
 //! reaches it says so and ends.
 
+use loggia_process::memory::Limit;
 use loggia_runtimes::death::{Sentences, explain_yourself};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -12,7 +13,7 @@ use crate::runtimes;
 /// The least that makes sense.
 const LEAST: u64 = 64;
 
-/// Limits the memory of this process, in MiB; to three quarters of the machine's if no number is given. A limit that
+/// Limits the memory of this process, in MiB; to three quarters of what there is if no number is given. A limit that
 /// is lower already stays.
 pub(crate) fn limit(mib: Option<u64>) -> Result<(), Failure> {
     if mib.is_some_and(|mib| mib < LEAST) {
@@ -34,10 +35,8 @@ pub(crate) fn limit(mib: Option<u64>) -> Result<(), Failure> {
         .map_err(|error| format!("--memory: {error}").into())
 }
 
-/// Three quarters of the machine's memory, if that is known.
+/// Three quarters of the memory that there is: the machine's, or that of a container.
 fn default() -> Option<u64> {
-    let memory = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some((kib / 1024 * 3 / 4).max(LEAST))
+    let (Limit::Cgroup(bytes) | Limit::Machine(bytes)) = loggia_process::memory::limit()?;
+    Some((bytes / 4 * 3 >> 20).max(LEAST))
 }

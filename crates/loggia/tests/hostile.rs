@@ -142,13 +142,13 @@ fn a_rego_function_that_calls_itself_is_refused() {
 fn a_starlark_program_nested_beyond_the_stack_is_refused() {
     let nested = format!("x = {}1{}", "[".repeat(200_000), "]".repeat(200_000));
     let said = guarded("starlark", starlark_list(&nested), 2 << 30);
-    assert_eq!(said, "function \"starlark\" was stopped: its program or input is nested too deeply");
+    assert!(said.contains("an expression is nested more than 4000 deep"), "{said:.300}");
 }
 
 #[test]
-fn a_rego_program_that_the_parser_never_finishes_is_stopped_at_the_timeout() {
+fn a_rego_program_that_the_parser_would_never_finish_is_refused() {
     let nested = format!("x = {}1{}", "[".repeat(1_000), "]".repeat(1_000));
-    assert_refused(&rego(&nested), "ran for longer than 3s and was stopped");
+    assert_refused(&rego(&nested), "brackets are nested more than 100 deep");
 }
 
 #[test]

@@ -13,25 +13,27 @@ use support::{CM, Package};
 
 /// A package whose one function computes for minutes: in this process, or in a worker.
 fn endless(image: &str) -> Package {
-    let (config, file) = match image {
-        "starlark" => ("source: 'while True: pass'".to_owned(), CM.to_owned()),
-        _ => {
-            // Every value is looked up in a long list of patterns, all over.
-            let data: String =
-                (0..60_000).map(|line| format!("  k{line}: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n")).collect();
-            let pattern = format!("{}c", "[ab]{0,60}".repeat(12));
-            (
-                format!("{{by-value-regex: '{pattern}', put-value: x}}"),
-                format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cm\ndata:\n{data}"),
-            )
-        }
+    let kptfile = |step: &str| {
+        format!(
+            "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: app\npipeline:\n  mutators:\n    - image: {image}\n      \
+             {step}\n"
+        )
     };
-    let config = if config.starts_with('{') { config } else { format!("{{{config}}}") };
-    let kptfile = format!(
-        "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: app\npipeline:\n  mutators:\n    - image: {image}\n      \
-         configMap: {config}\n"
+    if image == "starlark" {
+        let step = kptfile("configMap: {source: 'while True: pass'}");
+        return Package::new(&[("Kptfile", &step), ("cm.yaml", CM)]);
+    }
+    // Every replacement looks at every resource.
+    let resources: String =
+        (0..15_000).map(|at| format!("---\n{}", CM.replace("name: cm", &format!("name: cm{at}")))).collect();
+    let replacement = "- source: {kind: ConfigMap, name: cm0, fieldPath: data.colour}\n  \
+                       targets: [{select: {name: 'cm.*x'}, fieldPaths: [data.colour]}]\n";
+    let config = format!(
+        "apiVersion: fn.kpt.dev/v1alpha1\nkind: ApplyReplacements\nmetadata:\n  name: c\nreplacements:\n{}",
+        replacement.repeat(15_000)
     );
-    Package::new(&[("Kptfile", &kptfile), ("cm.yaml", &file)])
+    let step = kptfile("configPath: fn.yaml");
+    Package::new(&[("Kptfile", &step), ("cm.yaml", &resources), ("fn.yaml", &config)])
 }
 
 fn start(package: &Package, flags: &[&str]) -> Child {
@@ -53,7 +55,7 @@ fn running(child: &mut Child) -> BufReader<ChildStderr> {
 
 #[test]
 fn a_signal_ends_a_render_at_once_whatever_runs() {
-    for image in ["search-replace", "starlark"] {
+    for image in ["apply-replacements", "starlark"] {
         for (signal, code, text) in [
             (Signal::INT, 130, "error: interrupted; nothing was written\n"),
             (Signal::TERM, 143, "error: told to stop; nothing was written\n"),
@@ -77,7 +79,7 @@ fn a_signal_ends_a_render_at_once_whatever_runs() {
 
 #[test]
 fn a_function_in_this_process_is_stopped_at_the_timeout() {
-    let package = endless("search-replace");
+    let package = endless("apply-replacements");
     let begin = Instant::now();
     let ran = package.render(&["--timeout", "1s"]);
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());

@@ -78,6 +78,7 @@ fn secrets(flags: &Flags, surroundings: &Surroundings) -> Vec<PathBuf> {
         ("kubeconfig", &flags.pods.kubeconfig),
         ("registry-auth-secret-path", &flags.registries.registry_auth_secret_path),
         ("tls-secret-path", &flags.registries.tls_secret_path),
+        ("access-config", &flags.service.access_config),
     ];
     // A default need not exist, and to hide what does not exist would hide new files beside it.
     let counts = |flag: &str, path: &Path| flags.given.contains(flag) || path.exists();
