@@ -124,7 +124,7 @@ async fn a_caller_in_no_rule_is_refused_and_health_is_not() {
 #[tokio::test]
 async fn the_images_of_a_package_are_checked_too() {
     let rules = "rules: [{name: all, callers: [anyone], images: ['ghcr.io/kptdev/*'], \
-                 deniedImages: ['*/set-labels']}]";
+                 deniedImages: ['ghcr.io/*/set-labels']}]";
     let guarded = Guarded::new(rules);
     assert_eq!(render(guarded.connection(&["a"]), "no-op").await.unwrap(), "");
     let failure = render(guarded.connection(&["a"]), "set-labels").await.unwrap();

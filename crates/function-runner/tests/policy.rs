@@ -19,10 +19,10 @@ const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nite
 
 #[tokio::test]
 async fn a_refused_image_reaches_no_runtime() {
-    let folder = tempfile::tempdir().unwrap();
-    let mark = folder.path().join("ran");
+    let functions = Functions::new();
+    let mark = functions.note("ran");
     let bad = format!("cat; touch {}", mark.display());
-    let functions = Functions::new().with("good", &["example.com/team/good:v1"], "cat").with(
+    let functions = functions.with("good", &["example.com/team/good:v1"], "cat").with(
         "bad",
         &["example.com/evil/bad:v1", "docker.io/library/short:v1"],
         &bad,
@@ -56,8 +56,7 @@ async fn a_refused_image_reaches_no_runtime() {
     assert_eq!(status.code(), Code::InvalidArgument, "{status}");
     assert!(!mark.exists(), "a refused function ran");
     // Without the policy the same function does run.
-    let writable = format!("--exec-writable={}", functions.folder().display());
-    let open = functions.serve(&[&writable]);
+    let open = functions.serve(&[]);
     assert!(evaluate(&open.client(), "docker.io/library/short:v1", LIST).await.is_ok() && mark.exists());
 }
 

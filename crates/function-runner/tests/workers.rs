@@ -193,7 +193,13 @@ async fn workers_that_are_killed_from_outside_cost_no_call() {
 async fn a_worker_can_do_nothing_but_compute() {
     let (_functions, server) = serve(&["--builtin-memory=300000000"]);
     answers(&server.client()).await;
-    let worker = workers_of(server.pid())[0];
+    // One that has just been started still has to give up what it does not need.
+    let confined = |pid: &u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"));
+        status.is_ok_and(|status| status.contains("\nSeccomp:\t2\n"))
+    };
+    eventually("a worker is confined", || workers_of(server.pid()).iter().any(confined)).await;
+    let worker = workers_of(server.pid()).into_iter().find(confined).unwrap();
     let read = |file: &str| fs::read_to_string(format!("/proc/{worker}/{file}")).unwrap();
     let status = read("status");
     let figure = |name: &str| {
