@@ -19,7 +19,7 @@ const LEAST: u64 = 64 << 20;
 const MOST: u64 = 2 << 30;
 
 /// How many bytes a call needs for each byte of a message, about.
-const GROWTH: u64 = 12;
+const GROWTH: u64 = 20;
 
 /// What bounds workers.
 #[derive(Clone, Debug)]
