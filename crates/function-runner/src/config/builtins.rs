@@ -64,21 +64,21 @@ impl BuiltinConfig {
 mod tests {
     use super::*;
 
-    fn settings(flags: BuiltinFlags) -> Settings {
-        let config = BuiltinConfig::resolve(&flags, 2, 6 << 20, SchemaFolders::default()).unwrap();
+    fn settings(flags: &BuiltinFlags) -> Settings {
+        let config = BuiltinConfig::resolve(flags, 2, 6 << 20, SchemaFolders::default()).unwrap();
         config.workers(1 << 30)
     }
 
     #[test]
     fn limits_follow_from_the_budget_unless_flags_say_otherwise() {
-        let derived = settings(BuiltinFlags::default());
+        let derived = settings(&BuiltinFlags::default());
         assert_eq!((derived.timeout, derived.output, derived.slots), (TIMEOUT, 6 << 20, 2));
         let flags = BuiltinFlags {
             builtin_memory: 32 << 20,
             max_concurrent_builtins: 5,
             builtin_timeout: loggia_go::Duration::from_secs(2),
         };
-        let asked = settings(flags);
+        let asked = settings(&flags);
         assert_eq!((asked.memory, asked.cheap_memory, asked.slots), (32 << 20, 32 << 20, 5));
         assert_eq!(asked.timeout, Duration::from_secs(2));
     }
