@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 /// Where tests may sleep in real time: the file or folder, how many times at most, and the reason. Elsewhere a test waits
 /// for a condition (`loggia_testing::eventually`, `until`, `wait_for`) or has a paused clock.
-const SLEEPS: [(&str, usize, &str); 7] = [
+const SLEEPS: [(&str, usize, &str); 9] = [
     ("crates/process/src/tests.rs", 2, "polls `/proc`, with a deadline"),
     ("crates/process/src/", 2, "polls `/proc`, with a deadline"),
+    ("crates/grpc/tests/", 5, "peers that are slow, and polls with a deadline"),
+    ("crates/wrapper-server/tests/limits.rs", 1, "asks for health again and again while a call runs"),
     ("crates/loggia/tests/killed.rs", 1, "kills a render at every moment of its life"),
     ("crates/runtimes/tests/workers.rs", 2, "plays a worker that is slow"),
     ("crates/pods/src/pool/", 6, "looks for what must not happen, between real sockets"),

@@ -63,7 +63,7 @@ fn descend(node: &mut Node, path: &mut Path, visitor: &mut impl Visitor) -> Resu
         return Ok(());
     }
     // Visitors look at the path, and one long key may stand above many fields.
-    limits::work(1 + path.text.len() / 8)?;
+    limits::work(1 + path.text.len() / 2)?;
     match node.kind() {
         Kind::Mapping => {
             let pairs = node.pairs_mut().into_iter().flatten();

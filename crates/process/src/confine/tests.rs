@@ -331,7 +331,7 @@ async fn many_calls_at_once_share_nothing_and_leave_nothing() {
     drop(prison.processes);
     let begin = Clock::now();
     while fs::read_dir(&folder).unwrap().count() > 0 {
-        assert!(begin.elapsed() < Duration::from_secs(2), "the temporary folders stay");
+        assert!(begin.elapsed() < Duration::from_secs(10), "the temporary folders stay");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -82,6 +82,7 @@ fn eventful_telemetry() -> Telemetry {
         &telemetry,
         Ended { service: "s", method: "M", code: tonic::Code::Ok, took, context: &context, caller: None },
     );
+    loggia_grpc::Observer::denied(&telemetry, Some("ci"));
     telemetry.shared.runner.note(&evaluated("r.io/x:v1", Code::Ok));
     Phase::ALL.into_iter().for_each(|phase| telemetry.phase(phase, Duration::from_secs(1)));
     telemetry.started("r.io/x:v1", true, Duration::from_secs(2));
