@@ -31,6 +31,10 @@ const MOST_EXPANSION: usize = 1032;
 /// A caller that is to learn why it waited in vain must hear it before its own deadline.
 const EARLY: Duration = Duration::from_millis(100);
 
+/// How long a message may stand still while others wait for memory, and how often that is looked at.
+const STALL: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(500);
+
 /// What a call is, to those that let it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
@@ -59,6 +63,9 @@ pub(crate) struct Arriving {
     time: Duration,
     until: Instant,
     timer: Option<Pin<Box<Sleep>>>,
+    /// When the last piece came.
+    progress: Instant,
+    memory: MessageMemory,
 }
 
 /// The messages of a light request as they arrive, each within a limit.
@@ -87,12 +94,7 @@ pub(crate) async fn admit(
     let metadata = metadata_size(request);
     check_metadata(metadata, METADATA)?;
     let Limits { memory, request_time, .. } = limits;
-    let arriving = memory.arrive(metadata).map_err(|_| {
-        Status::resource_exhausted(format!(
-            "too many calls wait for memory; there are {} bytes for messages (--memory-budget); try again later",
-            memory.limit()
-        ))
-    })?;
+    let arriving = memory.arrive(metadata).map_err(|_| too_many(memory))?;
     let begin = Instant::now();
     let until = begin + *request_time;
     let until = time_limit.deadline.map_or(until, |deadline| deadline.min(until));
@@ -121,7 +123,15 @@ pub(crate) async fn admit(
     // The time that it waited was not the caller's.
     let until = Instant::now() + *request_time;
     let until = time_limit.deadline.map_or(until, |deadline| deadline.min(until));
-    Ok((held, share, beginning.arriving(announced, *request_time, until)))
+    Ok((held, share, beginning.arriving(announced, *request_time, until, memory)))
+}
+
+/// The refusal of a call that could not even wait.
+pub(crate) fn too_many(memory: &MessageMemory) -> Status {
+    Status::resource_exhausted(format!(
+        "too many calls wait for memory; there are {} bytes for messages (--memory-budget); try again later",
+        memory.limit()
+    ))
 }
 
 /// Lets in a request that needs no memory to speak of.
@@ -206,10 +216,20 @@ impl Beginning {
         if self.came < PREFIX { 0 } else { u32::from_be_bytes([a, b, c, d]) as usize }
     }
 
-    fn arriving(self, announced: usize, time: Duration, until: Instant) -> Arriving {
+    fn arriving(self, announced: usize, time: Duration, until: Instant, memory: &MessageMemory) -> Arriving {
         let Self { body, mut pieces, .. } = self;
         pieces.reverse();
-        Arriving { pieces, body, expected: PREFIX + announced, came: 0, time, until, timer: None }
+        Arriving {
+            pieces,
+            body,
+            expected: PREFIX + announced,
+            came: 0,
+            time,
+            until,
+            timer: None,
+            progress: Instant::now(),
+            memory: memory.clone(),
+        }
     }
 }
 
@@ -232,15 +252,31 @@ fn broken(error: hyper::Error) -> Status {
 // === impl Arriving ===
 
 impl Arriving {
-    fn late(&mut self, context: &mut Context<'_>) -> Poll<Status> {
-        let until = self.until;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        ready!(timer.as_mut().poll(context));
-        Poll::Ready(late(self.time, self.came, Some(self.expected)))
+    /// Why the message is given up, as soon as it is: its time is over, or it does not go on while others wait.
+    fn given_up(&mut self, context: &mut Context<'_>) -> Poll<Status> {
+        loop {
+            let until = self.until;
+            let next = || Box::pin(sleep_until((Instant::now() + LOOK).min(until)));
+            let timer = self.timer.get_or_insert_with(next);
+            ready!(timer.as_mut().poll(context));
+            self.timer = None;
+            if Instant::now() >= until {
+                return Poll::Ready(late(self.time, self.came, Some(self.expected)));
+            }
+            if self.progress.elapsed() >= STALL && self.memory.is_short() {
+                self.memory.refuse();
+                return Poll::Ready(Status::resource_exhausted(format!(
+                    "the message did not go on for {STALL:?} while others waited for memory (--memory-budget): {} of \
+                     {} bytes came",
+                    self.came, self.expected
+                )));
+            }
+        }
     }
 
     fn count(&mut self, data: Bytes) -> Result<Frame<Bytes>, Status> {
         self.came += data.len();
+        self.progress = Instant::now();
         if self.came > self.expected {
             let text = "the request has more than one message, and this method takes one";
             return Err(Status::internal(text));
@@ -267,7 +303,7 @@ impl http_body::Body for Arriving {
             })),
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(broken(error)))),
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => self.late(context).map(|late| Some(Err(late))),
+            Poll::Pending => self.given_up(context).map(|status| Some(Err(status))),
         }
     }
 

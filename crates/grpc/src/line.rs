@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::limits::LIGHT_STREAMS;
@@ -28,6 +28,8 @@ pub(crate) struct Line {
     begin: Instant,
     open: Mutex<Open>,
     light: AtomicUsize,
+    /// Places for calls that have no memory yet.
+    places: Arc<Semaphore>,
     /// Whether there is something in `Open::answered`.
     answered: AtomicBool,
     /// The bytes that were written, and whether the last attempt had to wait.
@@ -91,12 +93,14 @@ pub(crate) struct Reported<S> {
 // === impl Line ===
 
 impl Line {
-    pub(crate) fn new() -> Arc<Self> {
+    /// A connection with so many places for calls that have no memory yet.
+    pub(crate) fn new(places: usize) -> Arc<Self> {
         let open = Open { idle_since: Some(Instant::now()), ..Open::default() };
         Arc::new(Self {
             begin: Instant::now(),
             open: Mutex::new(open),
             light: AtomicUsize::new(0),
+            places: Arc::new(Semaphore::new(places)),
             answered: AtomicBool::new(false),
             written: AtomicU64::new(0),
             blocked: AtomicBool::new(false),
@@ -196,6 +200,11 @@ impl OpenCall {
         self.light = true;
         let others = self.line.light.fetch_add(1, Ordering::Relaxed);
         if others < LIGHT_STREAMS { Ok(()) } else { Err(()) }
+    }
+
+    /// A place among the calls of this connection that have no memory yet, if one is left.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.line.places).try_acquire_owned().ok()
     }
 
     /// Takes its place among the calls of its caller until it is over.

@@ -1,6 +1,6 @@
 //! Memory for messages: taken before a message is read, given back when its answer has left.
 //!
-//! There are three pools, so that no call waits for memory that only it could give back. A call *waits*, in the order
+//! There are four pools, so that no call waits for memory that only it could give back. A call *waits*, in the order
 //! of arrival, for its share of the first: its message, and an answer of the same size. An answer that is larger takes
 //! the rest from the second, at once or not at all. Calls whose message has not begun, or that wait, hold in the third
 //! what may arrive of them: their metadata, and what HTTP/2 lets a caller send unasked.
@@ -14,6 +14,9 @@ use crate::limits::{FRAME, STREAM_WINDOW};
 
 /// The unit of the pools, since a semaphore gives at most `u32::MAX` at once.
 const UNIT: usize = 1 << 10;
+
+/// What a small call takes at most.
+const SMALL: usize = 256 << 10;
 
 /// What a call takes beside its messages: tasks, buffers, the status of a failure.
 const BASE: usize = 64 << 10;
@@ -29,6 +32,8 @@ struct Shared {
     limit: usize,
     calls: Arc<Semaphore>,
     answers: Arc<Semaphore>,
+    /// For small calls alone, so that they do not wait behind large ones.
+    small: Arc<Semaphore>,
     arriving: Arc<Semaphore>,
     waiting: AtomicUsize,
     refused: AtomicU64,
@@ -96,6 +101,7 @@ impl MessageMemory {
             limit: bytes,
             calls: pool(for_calls(bytes)),
             answers: pool(bytes / 8),
+            small: pool(bytes / 8),
             arriving: pool(bytes / 4),
             waiting: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
@@ -112,9 +118,9 @@ impl MessageMemory {
     /// How memory is used now.
     #[must_use]
     pub fn usage(&self) -> MemoryUse {
-        let Shared { limit, calls, answers, arriving, waiting, refused } = &*self.shared;
+        let Shared { limit, calls, answers, small, arriving, waiting, refused } = &*self.shared;
         let left =
-            [calls, answers, arriving].map(|pool| pool.available_permits()).iter().sum::<usize>() * UNIT;
+            [calls, answers, small, arriving].map(|pool| pool.available_permits()).iter().sum::<usize>() * UNIT;
         // What is lost to rounding counts as free.
         let used = limit.saturating_sub(left);
         MemoryUse {
@@ -138,15 +144,31 @@ impl MessageMemory {
         let wanted = self.share(message, factor);
         let calls = || Arc::clone(&self.shared.calls);
         // A semaphore lets nobody overtake those that wait for it, so this is fair.
-        let call = match calls().try_acquire_many_owned(wanted) {
-            Ok(permit) => permit,
-            Err(_) => {
+        let at_once = || match calls().try_acquire_many_owned(wanted) {
+            Err(_) if wanted <= units(SMALL) => {
+                Arc::clone(&self.shared.small).try_acquire_many_owned(wanted).ok()
+            }
+            permit => permit.ok(),
+        };
+        let call = match at_once() {
+            Some(permit) => permit,
+            None => {
                 let _waiting = Waiting::new(&self.shared);
                 calls().acquire_many_owned(wanted).await.map_err(|_| Exhausted)?
             }
         };
         let permits = Mutex::new(Permits { call, answer: None, message });
         Ok(Held { shared: Arc::new(HeldShared { memory: self.clone(), factor, permits }) })
+    }
+
+    /// Whether calls wait for memory.
+    pub(crate) fn is_short(&self) -> bool {
+        self.shared.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many calls of one connection may be without memory at once, so that others have a place to wait, too.
+    pub(crate) fn places_of_a_connection(&self) -> usize {
+        (self.shared.limit / 4 / 8 / (FRAME as usize + STREAM_WINDOW as usize)).max(16)
     }
 
     /// Counts a call that is refused.
@@ -164,7 +186,7 @@ impl MessageMemory {
 
 /// How much of all memory is for calls and answers of the same size.
 fn for_calls(bytes: usize) -> usize {
-    bytes / 8 * 5
+    bytes / 2
 }
 
 fn units(bytes: usize) -> u32 {
@@ -224,16 +246,25 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[tokio::test]
-    async fn calls_wait_in_order_and_a_small_one_does_not_overtake() {
+    async fn calls_wait_in_order_and_only_small_ones_have_memory_of_their_own() {
         let memory = MessageMemory::new(16 * MIB);
-        let first = memory.take(4 * MIB, 2).await.unwrap();
+        let first = memory.take(3 * MIB, 2).await.unwrap();
         let mut context = Context::from_waker(Waker::noop());
-        let (mut large, mut small) = (pin!(memory.take(3 * MIB, 2)), pin!(memory.take(0, 2)));
+        let (mut large, mut medium) = (pin!(memory.take(3 * MIB, 2)), pin!(memory.take(MIB / 2, 2)));
         assert!(large.as_mut().poll(&mut context).is_pending());
-        assert!(small.as_mut().poll(&mut context).is_pending(), "there is memory, but it is not its turn");
+        assert!(medium.as_mut().poll(&mut context).is_pending(), "there is memory, but it is not its turn");
         assert_eq!(memory.usage().waiting, 2);
+        let small: Vec<_> = (0..32).map(|_| Box::pin(memory.take(0, 2))).collect();
+        let mut held = Vec::new();
+        for mut call in small {
+            match call.as_mut().poll(&mut context) {
+                std::task::Poll::Ready(call) => held.push(call.unwrap()),
+                std::task::Poll::Pending => panic!("a small call waits behind large ones"),
+            }
+        }
+        assert!(pin!(memory.take(0, 2)).poll(&mut context).is_pending(), "their memory is bounded, too");
         drop(first);
-        let (_large, _small) = (large.await.unwrap(), small.await.unwrap());
+        let (_large, _medium) = (large.await.unwrap(), medium.await.unwrap());
         assert_eq!(memory.usage().waiting, 0);
     }
 
@@ -266,8 +297,8 @@ mod tests {
     async fn a_message_larger_than_all_memory_gets_it_alone() {
         let memory = MessageMemory::new(8 * MIB);
         let held = memory.take(100 * MIB, 8).await.unwrap();
-        assert_eq!(memory.usage().used, 5 * MIB);
-        let mut other = pin!(memory.take(0, 1));
+        assert_eq!(memory.usage().used, 4 * MIB);
+        let mut other = pin!(memory.take(MIB / 2, 1));
         assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(held);
         other.await.unwrap();

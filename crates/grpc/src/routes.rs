@@ -203,11 +203,18 @@ impl Routes {
             Weight::Times(factor) => {
                 let (limits, phase) = (&self.limits, self.lifecycle.watch());
                 let (headers, most) = (&parts.headers, self.message_limit);
+                // Where memory is short, one connection must not take all places to wait for it.
+                let place = call.place();
+                if place.is_none() && limits.memory.is_short() {
+                    limits.memory.refuse();
+                    return Err(admission::too_many(&limits.memory));
+                }
                 let mut allowed = self.allow(route.service, caller, &time_limit).await?;
                 let pledge = allowed.bytes.take();
                 let admitted =
                     admission::admit(headers, body, limits, most, factor, &time_limit, phase, pledge).await;
                 let (held, share, arriving) = admitted?;
+                drop(place);
                 call.hold(held.clone());
                 grant = allowed.grant.take();
                 call.occupy((allowed.call, share));

@@ -159,7 +159,7 @@ async fn converse(
     caller: Caller,
     mut phase: watch::Receiver<Phase>,
 ) {
-    let line = Line::new();
+    let line = Line::new(routes.limits().memory.places_of_a_connection());
     // A connection that is made while the service drains gets an answer for each call; the others get GOAWAY now.
     let leave = if *phase.borrow() < Phase::Draining { Phase::Draining } else { Phase::Closing };
     let calls = Calls { routes: Arc::clone(&routes), line: Arc::clone(&line), caller };

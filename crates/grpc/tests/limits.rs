@@ -26,14 +26,18 @@ async fn half_sent_messages_take_no_more_memory_than_there_is_and_give_it_back()
         body.send_data(framed(MESSAGE as u32, MESSAGE - 2048), false).unwrap();
         calls.push((response, body));
     }
-    eventually("others wait", || server.memory.usage().waiting > 30).await;
+    eventually("others wait", || server.memory.usage().waiting >= 12).await;
+    eventually("one connection does not take all places", || server.memory.usage().refused > 30).await;
     let usage = server.memory.usage();
     assert!(usage.used > 16 * MIB && usage.used <= usage.limit, "{usage:?}");
     assert!(server.is_healthy().await);
-    let small =
-        server.client().evaluate("echo", "x".into(), Some(Duration::from_millis(700))).await.unwrap_err();
-    assert_eq!(small.code(), Code::ResourceExhausted, "it waits behind them: {small:?}");
-    assert!(small.message().contains("--memory-budget"), "{small:?}");
+    // A small call has memory of its own; a large one waits behind the others.
+    server.client().evaluate("echo", "x".into(), Some(Duration::from_secs(5))).await.unwrap();
+    let large = Bytes::from(vec![b'x'; MIB]);
+    let large =
+        server.client().evaluate("echo", large, Some(Duration::from_millis(700))).await.unwrap_err();
+    assert_eq!(large.code(), Code::ResourceExhausted, "it waits behind them: {large:?}");
+    assert!(large.message().contains("--memory-budget"), "{large:?}");
     driver.abort();
     drop((calls, requests));
     server.memory_returns().await;
@@ -41,9 +45,26 @@ async fn half_sent_messages_take_no_more_memory_than_there_is_and_give_it_back()
 }
 
 #[tokio::test]
+async fn a_message_that_stands_still_gives_way_to_others() {
+    let server = start(limits(12 * MIB));
+    let (mut requests, _driver) = server.connect().await;
+    let (response, mut body) = begin(&mut requests, EVALUATE, &[]).await;
+    body.send_data(framed(3 * MIB as u32, 100_000), false).unwrap();
+    eventually("it has memory", || server.memory.usage().used > 5 * MIB).await;
+    let client = server.client();
+    let call = client.evaluate("echo", vec![b'x'; 2 * MIB].into(), Some(Duration::from_secs(20)));
+    let (answer, other) = tokio::join!(async { support::answer(response.await.unwrap()).await }, call);
+    let (_, code, text) = answer.unwrap();
+    assert_eq!(code, Code::ResourceExhausted, "{text}");
+    assert!(text.contains("did not go on for 5s while others waited for memory (--memory-budget)"), "{text}");
+    other.unwrap();
+    server.memory_returns().await;
+}
+
+#[tokio::test]
 async fn calls_that_wait_get_their_turn_in_order() {
     // All on one connection: those that wait must not keep the one from arriving that has memory.
-    let server = start(limits(10 * MIB));
+    let server = start(limits(12 * MIB));
     let (mut requests, _driver) = server.connect().await;
     let (response, mut body) = begin(&mut requests, EVALUATE, &[]).await;
     let first = evaluation("echo", 3 * MIB);
