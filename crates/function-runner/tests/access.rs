@@ -11,8 +11,8 @@ use loggia_grpc::Client;
 use loggia_grpc::connection::Connection;
 use loggia_grpc::tls::ClientFiles;
 use loggia_packages::service::wire::RenderRequest;
-use loggia_packages::service::wire::render_event::Event;
 use loggia_packages::service::wire::package_service_client::PackageServiceClient;
+use loggia_packages::service::wire::render_event::Event;
 use tokio_stream::StreamExt as _;
 use tonic::{Code, Status};
 

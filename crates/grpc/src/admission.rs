@@ -80,13 +80,13 @@ pub(crate) struct Small {
     first: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
-/// Reads the announced length, waits for memory, and lets the request in.
+/// Reads the announced length, waits for memory, and lets the request in. A message may have so many bytes, and takes so
+/// many times its size.
 pub(crate) async fn admit(
     request: &http::HeaderMap,
     body: Incoming,
     limits: &Limits,
-    message_limit: usize,
-    factor: usize,
+    (message_limit, factor): (usize, usize),
     time_limit: &TimeLimit,
     phase: watch::Receiver<Phase>,
     pledge: Option<Pledge>,

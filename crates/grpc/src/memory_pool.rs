@@ -120,7 +120,8 @@ impl MessageMemory {
     pub fn usage(&self) -> MemoryUse {
         let Shared { limit, calls, answers, small, arriving, waiting, refused } = &*self.shared;
         let left =
-            [calls, answers, small, arriving].map(|pool| pool.available_permits()).iter().sum::<usize>() * UNIT;
+            [calls, answers, small, arriving].map(|pool| pool.available_permits()).iter().sum::<usize>()
+                * UNIT;
         // What is lost to rounding counts as free.
         let used = limit.saturating_sub(left);
         MemoryUse {

@@ -212,7 +212,7 @@ impl Routes {
                 let mut allowed = self.allow(route.service, caller, &time_limit).await?;
                 let pledge = allowed.bytes.take();
                 let admitted =
-                    admission::admit(headers, body, limits, most, factor, &time_limit, phase, pledge).await;
+                    admission::admit(headers, body, limits, (most, factor), &time_limit, phase, pledge).await;
                 let (held, share, arriving) = admitted?;
                 drop(place);
                 call.hold(held.clone());

@@ -34,8 +34,7 @@ async fn half_sent_messages_take_no_more_memory_than_there_is_and_give_it_back()
     // A small call has memory of its own; a large one waits behind the others.
     server.client().evaluate("echo", "x".into(), Some(Duration::from_secs(5))).await.unwrap();
     let large = Bytes::from(vec![b'x'; MIB]);
-    let large =
-        server.client().evaluate("echo", large, Some(Duration::from_millis(700))).await.unwrap_err();
+    let large = server.client().evaluate("echo", large, Some(Duration::from_millis(700))).await.unwrap_err();
     assert_eq!(large.code(), Code::ResourceExhausted, "it waits behind them: {large:?}");
     assert!(large.message().contains("--memory-budget"), "{large:?}");
     driver.abort();

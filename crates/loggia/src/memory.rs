@@ -38,5 +38,5 @@ pub(crate) fn limit(mib: Option<u64>) -> Result<(), Failure> {
 /// Three quarters of the memory that there is: the machine's, or that of a container.
 fn default() -> Option<u64> {
     let (Limit::Cgroup(bytes) | Limit::Machine(bytes)) = loggia_process::memory::limit()?;
-    Some((bytes / 4 * 3 >> 20).max(LEAST))
+    Some(((bytes / 4 * 3) >> 20).max(LEAST))
 }

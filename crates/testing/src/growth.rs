@@ -81,8 +81,11 @@ const CONFIGS: [(&str, &str); 24] = [
     ("upsert-resource", "{apiVersion: v1, kind: ConfigMap, metadata: {name: new}, data: {a: b}}"),
 ];
 
-/// What every function gets: the items of a list, of about so many bytes.
-const ITEMS: [(&str, bool, fn(usize) -> String); 13] = [
+/// A name, whether nobody would write such items, and items of about so many bytes.
+type Items = (&'static str, bool, fn(usize) -> String);
+
+/// What every function gets.
+const ITEMS: [Items; 13] = [
     ("deployments", false, deployments),
     ("many tiny items", false, |bytes| {
         repeated(bytes, |at, out| {

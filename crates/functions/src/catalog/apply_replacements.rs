@@ -103,10 +103,13 @@ fn replacements(config: Option<&Node>, rules: Rules) -> Result<Vec<Replacement>,
 
 /// What every item is called. Reading that for each replacement would be most of the work.
 #[derive(Default)]
-struct Names(Vec<Option<Rc<Result<Vec<Id>, String>>>>);
+struct Names(Vec<Option<Ids>>);
+
+/// The names of one item, or why they cannot be read.
+type Ids = Rc<Result<Vec<Id>, String>>;
 
 impl Names {
-    fn of(&mut self, at: usize, item: &Resource) -> Result<Rc<Result<Vec<Id>, String>>, OverLimit> {
+    fn of(&mut self, at: usize, item: &Resource) -> Result<Ids, OverLimit> {
         limits::work(8)?;
         if self.0.len() <= at {
             self.0.resize(at + 1, None);

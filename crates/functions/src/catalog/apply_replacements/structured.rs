@@ -49,7 +49,7 @@ pub(super) fn set(
     }
     produced?;
     let old = text.len();
-    let text = serialize(document, &text)?;
+    let text = serialize(&document, &text)?;
     limits::produce_instead(text.len(), old)?;
     if let Some(node) = lookup::make(root, &parts[..length], Kind::Scalar)? {
         node.set_scalar(text);
@@ -58,10 +58,10 @@ pub(super) fn set(
 }
 
 /// Writes a document in the format that it was in.
-fn serialize(document: Document, original: &str) -> Result<String, String> {
+fn serialize(document: &Document, original: &str) -> Result<String, String> {
     if !original.trim_start().starts_with(['{', '[']) {
         let mut emitter = Emitter::with_limit(EmitOptions::default(), most(original));
-        emitter.document(&document);
+        emitter.document(document);
         let text = emitter.finish_within().ok_or("the text would be too long")?;
         return Ok(text.trim().to_owned());
     }
