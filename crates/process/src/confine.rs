@@ -121,6 +121,9 @@ pub enum ConfinementError {
     Thread(#[source] io::Error),
 }
 
+/// How long wardens may take to leave once there are no more orders.
+const LEAVE_TIME: Duration = Duration::from_secs(10);
+
 /// What wardens share.
 #[derive(Debug)]
 struct Shared {
@@ -247,8 +250,13 @@ impl Shared {
             match report {
                 Ok(Report::Busy) => missing += 1,
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Ok(Report::Over) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Ok(Report::Over) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
+        }
+        // The last one to leave removes the temporary folder, and a warden cannot: its domain keeps it out.
+        let begin = Instant::now();
+        while Arc::strong_count(self) > 1 && begin.elapsed() < LEAVE_TIME {
+            thread::sleep(LEAVE_TIME / 1000);
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// for a condition (`loggia_testing::eventually`, `until`, `wait_for`) or has a paused clock.
 const SLEEPS: [(&str, usize, &str); 9] = [
     ("crates/process/src/tests.rs", 2, "polls `/proc`, with a deadline"),
-    ("crates/process/src/", 2, "polls `/proc`, with a deadline"),
+    ("crates/process/src/", 3, "polls `/proc`, with a deadline"),
     ("crates/grpc/tests/", 5, "peers that are slow, and polls with a deadline"),
     ("crates/wrapper-server/tests/limits.rs", 1, "asks for health again and again while a call runs"),
     ("crates/loggia/tests/killed.rs", 1, "kills a render at every moment of its life"),
