@@ -56,7 +56,7 @@ struct Share {
     bytes: Option<Arc<Semaphore>>,
 }
 
-/// Why there are no rules.
+/// Why the file gives no rules.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("open {}: {}", .0.display(), errno_text(.1))]
@@ -76,7 +76,7 @@ impl Access {
     /// Reads the file.
     ///
     /// # Errors
-    /// If there are no usable rules in it.
+    /// If the file has no usable rules.
     pub fn new(file: &Path) -> Result<Self, Error> {
         let rules = read(file)?;
         let current = Current::new(rules, None);

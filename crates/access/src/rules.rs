@@ -49,16 +49,16 @@ enum CallerPattern {
 pub(crate) enum Problem {
     #[error("{0}")]
     Yaml(#[from] loggia_yaml::Error),
-    #[error("there is no rule in it, so nobody could call; add one, or leave out --access-config")]
+    #[error("the file has no rules, so nobody could call; add one, or leave out --access-config")]
     Empty,
     #[error("rule {at} has no `name`; messages and metrics need one")]
     Nameless { at: usize },
     #[error("two rules have the name {}", quote(.0))]
     Twice(String),
-    #[error("rule {}: `callers` is empty, so it counts for nobody; name callers, or {ANYONE}", quote(.0))]
+    #[error("rule {}: `callers` is empty, so the rule applies to nobody; name callers, or write {ANYONE}", quote(.0))]
     NoCallers(String),
     #[error(
-        "rule {}: {} is no caller; write {ANYONE}, dns:NAME, or the URI of a certificate such as \
+        "rule {}: {} is not a caller; write {ANYONE}, dns:NAME, or the URI of a certificate such as \
          spiffe://DOMAIN/PATH, with * at the end for all that begin so", quote(.rule), quote(.caller)
     )]
     Caller { rule: String, caller: String },
@@ -252,14 +252,14 @@ rules:
     #[test]
     fn what_cannot_be_meant_is_refused() {
         let refused = |text: &str| Rules::parse(text).unwrap_err().to_string();
-        assert!(refused("").starts_with("there is no rule in it"));
+        assert!(refused("").starts_with("the file has no rules"));
         assert!(refused("rules: [{callers: [anyone]}]").starts_with("rule 1 has no `name`"));
         assert!(refused("rules: [{name: a}]").starts_with("rule \"a\": `callers` is empty"));
         for caller in
             ["everyone", "", "*", "dns:", "dns:*", "dns:a*", "spiffe://", "spiffe://*", "spiffe://a/*/b"]
         {
             let error = refused(&format!("rules: [{{name: a, callers: ['{caller}']}}]"));
-            assert!(error.contains("is no caller"), "{caller}: {error}");
+            assert!(error.contains("is not a caller"), "{caller}: {error}");
         }
         let twice = "rules: [{name: a, callers: [anyone]}, {name: a, callers: [anyone]}]";
         assert_eq!(refused(twice), "two rules have the name \"a\"");

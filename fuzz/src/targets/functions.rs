@@ -38,7 +38,7 @@ fn check(function: &str, input: &str, output: &str) {
         return;
     }
     if let Err(error) = ResourceList::parse(output.as_bytes(), StreamOptions::default()) {
-        // As in the originals, functions that sort fields may put an alias before its anchor.
+        // `format` puts an alias before its anchor when it sorts, and so does the original.
         if error.to_string().contains("unknown anchor") {
             return;
         }
