@@ -228,11 +228,11 @@ impl Child {
 
     /// Takes the exit status of the leader, which must have exited; what is left of its group and of its call dies,
     /// and gives back what it took up.
-    pub(crate) async fn reap(mut self, occupied: Option<Occupied>) -> Result<ExitStatus, Ended> {
+    pub(crate) fn reap(mut self, occupied: Option<Occupied>) -> Result<ExitStatus, Ended> {
         let status = self.leader.reap();
         #[cfg(feature = "confine")]
         if let Some(warden) = self.warden.take() {
-            warden.clean_up(occupied).await.map_err(Ended::OverLimit)?;
+            warden.clean_up(occupied).map_err(Ended::OverLimit)?;
             return status.map_err(Ended::Lost);
         }
         drop(occupied);
@@ -245,7 +245,7 @@ impl Child {
         let _ = timeout(grace, self.leader.exited()).await;
         self.leader.signal_group(Signal::KILL);
         let _ = self.leader.exited().await;
-        let _ = self.reap(occupied).await;
+        let _ = self.reap(occupied);
     }
 }
 

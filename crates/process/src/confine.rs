@@ -1,13 +1,14 @@
 //! Walls around a child, and around each call by itself.
 //!
-//! A Landlock domain binds a thread and all that it starts, and cannot be left. So every call gets a fresh thread, its
-//! *warden*: it enters a domain of its own, starts the child, waits for the end of the call, and then kills whatever is
-//! left in the domain, wherever it has hidden from its process group. Processes of other calls are in other domains:
-//! they can neither signal nor trace this one, nor look into its `/proc`. Where the kernel cannot scope signals, what is
-//! left over is found as an orphan instead (see `orphans`).
+//! A Landlock domain binds a thread and all that it starts, and cannot be left. So every call gets a thread to itself,
+//! its *warden*: it is in a domain of its own, starts the child there, waits for the end of the call, and then kills
+//! whatever is left in the domain, wherever it has hidden from its process group. Processes of other calls are in other
+//! domains: they can neither signal nor trace this one, nor look into its `/proc`. Where the kernel cannot scope signals,
+//! what is left over is found as an orphan instead (see `orphans`).
 //!
-//! Wardens are started by one thread that has given up privileges and installed a filter of system calls before, which
-//! all of them inherit. A few wardens wait in their domains ahead of time.
+//! A warden takes one call after another, as nothing of the last one runs any more. Wardens are started by one thread
+//! that has given up privileges and installed a filter of system calls before, which all of them inherit. A few wait in
+//! their domains ahead of time.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use tokio::sync::oneshot;
 use crate::child::{Child, Leader};
 use crate::{Command, Error, orphans};
 
+mod desk;
 mod filter;
 mod rules;
 mod scratch;
@@ -31,6 +33,7 @@ mod tests;
 mod warden;
 mod watch;
 
+use desk::{Desk, Entrance};
 use filter::Filter;
 pub use rules::Abi;
 use rules::{Rules, RulesError};
@@ -39,9 +42,6 @@ use spawn::Rlimits;
 use warden::Cell;
 pub(crate) use warden::Warden;
 pub use watch::OverLimit;
-
-/// Wardens that wait in their domains for a call.
-const SPARE: usize = 2;
 
 /// How long to wait when a thread cannot be started: a function may have taken all processes that there may be.
 const RETRY: Duration = Duration::from_millis(50);
@@ -95,7 +95,7 @@ pub struct ResourceLimits {
 /// Starts confined children. Clones share the wardens.
 #[derive(Clone, Debug)]
 pub struct Confinement {
-    orders: mpsc::Sender<Order>,
+    orders: Arc<Entrance>,
     abi: Abi,
 }
 
@@ -137,14 +137,6 @@ struct Shared {
     free: Mutex<Vec<Cell>>,
 }
 
-/// What a warden tells the thread that starts them.
-enum Report {
-    /// It has an order: another one may be needed.
-    Busy,
-    /// There will be no more orders.
-    Over,
-}
-
 // === impl Confinement ===
 
 impl Confinement {
@@ -156,13 +148,14 @@ impl Confinement {
     /// The same for a kernel that is known to have only so much.
     fn with_abi(settings: Settings, abi: Abi) -> Result<Self, ConfinementError> {
         let shared = Arc::new(Shared::new(settings, abi)?);
-        let (orders, inbox) = mpsc::channel();
+        let desk = Arc::new(Desk::default());
+        let orders = Arc::new(Entrance::new(Arc::clone(&desk)));
         let (ready, outcome) = mpsc::channel();
         let chief = move || {
             let prepared = shared.prepare_this_thread();
             let usable = prepared.is_ok();
             if ready.send(prepared).is_ok() && usable {
-                shared.keep_wardens(&Arc::new(Mutex::new(inbox)));
+                shared.keep_wardens(&desk);
             }
         };
         thread::Builder::new().name("confined".to_owned()).spawn(chief).map_err(ConfinementError::Thread)?;
@@ -177,7 +170,7 @@ impl Confinement {
 
     pub(crate) async fn start(&self, command: Command) -> Result<Child, Error> {
         let (reply, started) = oneshot::channel();
-        self.orders.send(Order { command, reply }).map_err(|_| Error::Stopped)?;
+        self.orders.give(Order { command, reply });
         started.await.map_err(|_| Error::Stopped)?
     }
 }
@@ -236,21 +229,11 @@ impl Shared {
     }
 
     /// Sees to it that some wardens wait, until there are no more orders.
-    fn keep_wardens(self: &Arc<Self>, orders: &Arc<Mutex<mpsc::Receiver<Order>>>) {
-        let (reports, inbox) = mpsc::channel();
-        let mut missing = SPARE;
-        loop {
-            while missing > 0 && warden::start(self, orders, &reports).is_ok() {
-                missing -= 1;
-            }
-            let report = match missing {
-                0 => inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-                _ => inbox.recv_timeout(RETRY),
-            };
-            match report {
-                Ok(Report::Busy) => missing += 1,
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Ok(Report::Over) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
+    fn keep_wardens(self: &Arc<Self>, desk: &Arc<Desk>) {
+        while desk.needs_another() {
+            if warden::start(self, desk).is_err() {
+                desk.left();
+                thread::sleep(RETRY);
             }
         }
         // The last one to leave removes the temporary folder, and a warden cannot: its domain keeps it out.
@@ -272,6 +255,22 @@ impl Shared {
             }
         }
         Arc::clone(current)
+    }
+
+    /// Whether these rules still fit. It may be asked from inside of a domain, where rules cannot be made.
+    fn is_current(&self, rules: &Arc<Rules>) -> bool {
+        let mut known = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let (current, looked) = &mut *known;
+        if !Arc::ptr_eq(current, rules) {
+            return false;
+        }
+        if looked.elapsed() > LOOK_INTERVAL {
+            if current.outdated() {
+                return false;
+            }
+            *looked = Instant::now();
+        }
+        true
     }
 
     fn take_cell(self: &Arc<Self>) -> Result<Cell, ConfinementError> {

@@ -200,7 +200,7 @@ impl Slot {
             () = passed(bounds.deadline) => return Err(Error::DeadlineExceeded),
         };
         match ended {
-            Ok(()) => match running.reap().await {
+            Ok(()) => match running.reap() {
                 Ok(status) => Ok(conversation.finish(status)),
                 Err(ended) => Err(ended.explain(conversation)),
             },
@@ -274,9 +274,9 @@ impl Running {
 
     /// Takes the exit status of a child that has exited. The slot is free before the answer is out, so a caller
     /// that has all its answers finds nothing left running.
-    async fn reap(mut self) -> Result<ExitStatus, Ended> {
+    fn reap(mut self) -> Result<ExitStatus, Ended> {
         let reaped = || Ended::Lost(io::Error::other("the child was reaped already"));
-        self.child.take().ok_or_else(reaped)?.reap(self.occupied.take()).await
+        self.child.take().ok_or_else(reaped)?.reap(self.occupied.take())
     }
 }
 

@@ -36,6 +36,14 @@ pub(crate) struct Rlimits(Vec<(u32, libc::rlimit)>);
 /// How much less than this process a child gets of the processor when there is not enough for all.
 pub(crate) const NICENESS: c_int = 5;
 
+/// How a child begins.
+pub(crate) struct Start<'a> {
+    pub(crate) rlimits: &'a Rlimits,
+    pub(crate) niceness: c_int,
+    /// The signals that this process handles or ignores.
+    pub(crate) altered: &'a [c_int],
+}
+
 /// A child that runs its program, and this side of its pipes, which do not block.
 #[derive(Debug)]
 pub(crate) struct Spawned {
@@ -52,6 +60,8 @@ struct Plan {
     rlimits: *const (u32, libc::rlimit),
     rlimit_count: usize,
     niceness: c_int,
+    altered: *const c_int,
+    altered_count: usize,
     /// Why the program could not be executed.
     errno: AtomicI32,
 }
@@ -83,7 +93,7 @@ impl Rlimits {
 
 /// Starts a command as the leader of a session, the adopter of its own orphans, and within limits. It dies with the
 /// thread that calls this.
-pub(crate) fn spawn(command: &Command, rlimits: &Rlimits, niceness: c_int) -> io::Result<Spawned> {
+pub(crate) fn spawn(command: &Command, start: &Start<'_>) -> io::Result<Spawned> {
     let program = terminated(find(command)?.into_os_string())?;
     let words =
         std::iter::once(command.program.as_os_str()).chain(command.arguments.iter().map(AsRef::as_ref));
@@ -101,12 +111,14 @@ pub(crate) fn spawn(command: &Command, rlimits: &Rlimits, niceness: c_int) -> io
         arguments: arguments.as_ptr(),
         environment: environment.as_ptr(),
         stdio: [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
-        rlimits: rlimits.0.as_ptr(),
-        rlimit_count: rlimits.0.len(),
-        niceness,
+        rlimits: start.rlimits.0.as_ptr(),
+        rlimit_count: start.rlimits.0.len(),
+        niceness: start.niceness,
+        altered: start.altered.as_ptr(),
+        altered_count: start.altered.len(),
         errno: AtomicI32::new(0),
     };
-    let pid = start(&plan)?;
+    let pid = execute(&plan)?;
     Ok(Spawned { pid, pipes: [ours_in, ours_out, ours_err] })
 }
 
@@ -119,6 +131,20 @@ pub(crate) fn block_signals() {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
     }
+}
+
+/// The signals that this process does not leave to their default. A child must not run our handlers while it borrows
+/// our memory, and what is ignored would stay so in its program.
+pub(crate) fn altered_signals() -> Vec<c_int> {
+    let is_altered = |signal: &c_int| {
+        // SAFETY: with no new action the call only fills in `action`, for which all zeros are a valid value.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(*signal, ptr::null(), &raw mut action) == 0
+                && action.sa_sigaction != libc::SIG_DFL
+        }
+    };
+    (1..=LAST_SIGNAL).filter(is_altered).collect()
 }
 
 /// Kills every process that this thread may signal: those of its Landlock domain. A thread outside of a domain that
@@ -145,7 +171,7 @@ pub(crate) fn bystander() -> io::Result<Pid> {
     Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error)
 }
 
-fn start(plan: &Plan) -> io::Result<Pid> {
+fn execute(plan: &Plan) -> io::Result<Pid> {
     let mut stack = vec![0_u128; STACK / size_of::<u128>()];
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -168,7 +194,7 @@ fn start(plan: &Plan) -> io::Result<Pid> {
 
 /// What the child does before it is the program.
 extern "C" fn prepare_and_execute(plan: *mut c_void) -> c_int {
-    // SAFETY: `start` passes a plan that outlives this function, and only shared access is made to it.
+    // SAFETY: `execute` passes a plan that outlives this function, and only shared access is made to it.
     let plan = unsafe { &*plan.cast_const().cast::<Plan>() };
     // SAFETY: plain system calls with pointers of the plan, which are valid as `Plan` says.
     unsafe {
@@ -191,8 +217,8 @@ extern "C" fn prepare_and_execute(plan: *mut c_void) -> c_int {
                 return fail(plan);
             }
         }
-        for signal in 1..=LAST_SIGNAL {
-            libc::signal(signal, libc::SIG_DFL);
+        for index in 0..plan.altered_count {
+            libc::signal(*plan.altered.add(index), libc::SIG_DFL);
         }
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);

@@ -13,6 +13,7 @@ use crate::tests::{LIMITS, noted, shell, until};
 use crate::{Finished, Processes};
 
 mod ends;
+mod reuse;
 
 /// A folder that children may write to, and what is confined with it.
 struct Prison {

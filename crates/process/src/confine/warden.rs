@@ -3,16 +3,18 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::{fs, io, thread};
 
 use landlock::RulesetCreated;
+use libc::c_int;
 use rustix::process::{Pid, Signal};
 use tokio::sync::oneshot;
 
+use super::desk::Desk;
 use super::rules::{self, Rules};
 use super::watch::{self, OverLimit};
-use super::{ConfinementError, Order, Report, Shared, scratch, spawn};
+use super::{ConfinementError, Order, Shared, scratch, spawn};
 use crate::child::{Child, Leader};
 use crate::{Command, Environment, Error, Occupied, orphans};
 
@@ -30,9 +32,7 @@ pub(crate) struct Warden {
 #[derive(Debug)]
 struct End {
     /// What the call takes up until it is cleaned up.
-    occupied: Option<Occupied>,
-    /// Nothing of the call runs any more.
-    done: oneshot::Sender<()>,
+    _occupied: Option<Occupied>,
 }
 
 /// What a child is confined to: rules, and the folder in them that is its own. Used for one call at a time.
@@ -43,49 +43,62 @@ pub(super) struct Cell {
     compiled: Option<RulesetCreated>,
 }
 
-/// Starts a warden, which enters its domain and waits for an order.
-pub(super) fn start(
-    shared: &Arc<Shared>,
-    orders: &Arc<Mutex<mpsc::Receiver<Order>>>,
-    reports: &mpsc::Sender<Report>,
-) -> io::Result<()> {
-    let (shared, orders, reports) = (Arc::clone(shared), Arc::clone(orders), reports.clone());
+/// Starts a warden, which enters its domain and carries out one order after another.
+pub(super) fn start(shared: &Arc<Shared>, desk: &Arc<Desk>) -> io::Result<()> {
+    let (shared, desk) = (Arc::clone(shared), Arc::clone(desk));
     let life = move || {
         spawn::block_signals();
-        let cell = shared.take_cell().and_then(|cell| cell.enter(&shared).map(|()| cell));
-        let order = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Order { command, reply }) = order else {
-            let _ = reports.send(Report::Over);
-            return;
-        };
-        let _ = reports.send(Report::Busy);
-        match cell {
-            Ok(cell) => serve(&shared, cell, &command, reply),
-            Err(error) => {
-                let source = io::Error::other(format!("it cannot be confined: {error}"));
-                let _ = reply.send(Err(Error::NotStarted { program: command.program, source }));
-            }
+        let altered = spawn::altered_signals();
+        let mut cell = shared.take_cell().and_then(|cell| cell.enter(&shared).map(|()| cell));
+        while let Some(order) = desk.take() {
+            cell = match cell {
+                // A domain cannot be left for one of newer rules.
+                Ok(cell) if !shared.is_current(&cell.rules) => {
+                    shared.give_back(cell);
+                    return desk.put_back(order);
+                }
+                Ok(cell) => {
+                    serve(&shared, &cell, &altered, order);
+                    // A folder that cannot be emptied is not used again.
+                    if !cell.is_clean() && !cell.clean() {
+                        return;
+                    }
+                    // Only where all in the domain was killed may another call follow in it.
+                    if !shared.abi.scopes_signals() || !desk.come_back() {
+                        return shared.give_back(cell);
+                    }
+                    Ok(cell)
+                }
+                Err(error) => {
+                    let source = io::Error::other(format!("it cannot be confined: {error}"));
+                    let program = order.command.program;
+                    let _ = order.reply.send(Err(Error::NotStarted { program, source }));
+                    return;
+                }
+            };
+        }
+        desk.left();
+        if let Ok(cell) = cell {
+            shared.give_back(cell);
         }
     };
     thread::Builder::new().name("warden".to_owned()).stack_size(STACK).spawn(life).map(drop)
 }
 
 /// Runs one child from its start until nothing of it is left.
-fn serve(shared: &Shared, cell: Cell, command: &Command, reply: oneshot::Sender<Result<Child, Error>>) {
-    if !reply.is_closed() {
-        let command = cell.furnish(command);
-        let niceness = if shared.settings.filter { spawn::NICENESS } else { 0 };
-        let started = orphans::while_starting(|| spawn::spawn(&command, &shared.rlimits, niceness));
-        match started {
-            Ok(spawn::Spawned { pid, pipes }) => guard(shared, &cell, pid, pipes, reply),
-            Err(source) => {
-                let _ = reply.send(Err(Error::NotStarted { program: command.program, source }));
-            }
-        }
+fn serve(shared: &Shared, cell: &Cell, altered: &[c_int], order: Order) {
+    let Order { command, reply } = order;
+    if reply.is_closed() {
+        return;
     }
-    // A folder that cannot be emptied is not used again.
-    if cell.is_clean() || cell.clean() {
-        shared.give_back(cell);
+    let command = cell.furnish(&command);
+    let niceness = if shared.settings.filter { spawn::NICENESS } else { 0 };
+    let limits = spawn::Start { rlimits: &shared.rlimits, niceness, altered };
+    match orphans::while_starting(|| spawn::spawn(&command, &limits)) {
+        Ok(spawn::Spawned { pid, pipes }) => guard(shared, cell, pid, pipes, reply),
+        Err(source) => {
+            let _ = reply.send(Err(Error::NotStarted { program: command.program, source }));
+        }
     }
 }
 
@@ -117,16 +130,11 @@ fn guard(
         }
     };
     kill(shared, None);
-    let Some(End { occupied, done }) = end else { return };
-    if cell.is_clean() {
-        drop(occupied);
-        let _ = done.send(());
-    } else {
-        // The caller need not wait for this, but the next one does.
-        let _ = done.send(());
+    // The caller has its answer; the next one waits for its place until all is clean.
+    if !cell.is_clean() {
         cell.clean();
-        drop(occupied);
     }
+    drop(end);
 }
 
 /// Kills all that is left of the call of this thread.
@@ -145,12 +153,9 @@ fn kill(shared: &Shared, leader: Option<Pid>) {
 // === impl Warden ===
 
 impl Warden {
-    /// Returns when nothing of the call runs any more, or tells which limit it was stopped at.
-    pub(crate) async fn clean_up(self, occupied: Option<Occupied>) -> Result<(), OverLimit> {
-        let (done, cleaned) = oneshot::channel();
-        if self.end.send(End { occupied, done }).is_ok() {
-            let _ = cleaned.await;
-        }
+    /// Has all that is left of the call killed, and tells which limit it was stopped at, if it was.
+    pub(crate) fn clean_up(self, occupied: Option<Occupied>) -> Result<(), OverLimit> {
+        let _ = self.end.send(End { _occupied: occupied });
         match self.over_limit.get() {
             Some(limit) => Err(*limit),
             None => Ok(()),
