@@ -8,6 +8,7 @@ use std::ffi::OsString;
 
 use loggia_go::Duration;
 use loggia_go::flag::{self, FlagSet, Parsed, Syntax};
+use loggia_go::quantity::Size;
 
 loggia_go::flags! {
     /// What the service as a whole does.
@@ -72,8 +73,8 @@ loggia_go::flags! {
     /// How built-in functions run.
     pub(crate) struct BuiltinFlags {
         builtin_timeout: Duration = Duration::from_secs(60), "The longest that a built-in function may run.";
-        builtin_memory: i64,
-            "The most memory in bytes of a call of a built-in function; 0 for a share of what the service may use.";
+        builtin_memory: Size,
+            "The most memory of a call of a built-in function; 0 for a share of what the service may use.";
         max_concurrent_builtins: i64,
             "The most built-in functions with much input, or programs of users, that run at once; 0 for as many as \
              memory and cores allow. Cheap ones have slots of their own.";
@@ -98,12 +99,12 @@ loggia_go::flags! {
         exec_hidden: Vec<String>,
             "A file or folder that exec functions cannot open, besides the secrets that other flags name; may be given \
              several times.";
-        exec_memory: i64 = 4 << 30, "The most memory of a process of an exec function, in bytes; 0 for no limit.";
+        exec_memory: Size = Size(4 << 30), "The most memory of a process of an exec function; 0 for no limit.";
         exec_open_files: i64 = 4096, "The most files that a process of an exec function has open; 0 for no limit.";
         exec_processes: i64 = 512, "The most processes and threads of one call of an exec function; 0 for no limit.";
-        exec_file_size: i64 = 1 << 30, "The largest file that an exec function may write, in bytes; 0 for no limit.";
-        exec_temporary_size: i64 = 1 << 30,
-            "The most that a call of an exec function may have in its $TMPDIR, in bytes; 0 for no limit.";
+        exec_file_size: Size = Size(1 << 30), "The largest file that an exec function may write; 0 for no limit.";
+        exec_temporary_size: Size = Size(1 << 30),
+            "The most that a call of an exec function may have in its $TMPDIR; 0 for no limit.";
         exec_cpu_time: Duration,
             "The most processor time of a process of an exec function, in whole seconds; 0 for no limit.";
     }

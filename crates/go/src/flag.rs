@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
+use crate::quantity::Size;
 use crate::{Duration, quote};
 
 pub mod table;
@@ -34,6 +35,7 @@ pub enum Target<'a> {
     /// Grows each time that the flag is given.
     Texts(&'a mut Vec<String>),
     Duration(&'a mut Duration),
+    Size(&'a mut Size),
 }
 
 /// The flags of one program.
@@ -194,6 +196,7 @@ impl<'a> FlagSet<'a> {
                 Target::Int(_) => " int",
                 Target::Text(_) | Target::Texts(_) => " string",
                 Target::Duration(_) => " duration",
+                Target::Size(_) => " size",
             };
             let default = match (&flag.target, flag.default.as_str()) {
                 (_, "" | "false" | "0" | "0s") => String::new(),
@@ -235,6 +238,9 @@ impl Flag<'_> {
             Target::Int(target) => **target = parse_int(value)?,
             Target::Text(target) => value.clone_into(target),
             Target::Texts(target) => target.push(value.to_owned()),
+            Target::Size(target) => {
+                **target = value.parse().map_err(|error| format!("parse error ({error})"))?;
+            }
             Target::Duration(target) => {
                 **target = value
                     .parse()
@@ -315,6 +321,12 @@ impl<'a> From<&'a mut Duration> for Target<'a> {
     }
 }
 
+impl<'a> From<&'a mut Size> for Target<'a> {
+    fn from(value: &'a mut Size) -> Self {
+        Self::Size(value)
+    }
+}
+
 impl std::fmt::Display for Target<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -323,6 +335,7 @@ impl std::fmt::Display for Target<'_> {
             Self::Text(value) => write!(f, "{value}"),
             Self::Texts(values) => write!(f, "{}", values.join(",")),
             Self::Duration(value) => write!(f, "{value}"),
+            Self::Size(value) => write!(f, "{value}"),
         }
     }
 }

@@ -20,9 +20,41 @@ pub fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
+/// An amount of bytes on a command line: `4Gi`, `512Mi`, or a plain number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl std::str::FromStr for Size {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        bytes(text).map(Self).ok_or("write it as 512Mi, 4Gi or a number of bytes")
+    }
+}
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let units = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+        let unit = units.iter().find(|(_, bits)| self.0 > 0 && self.0 % (1 << bits) == 0);
+        match unit {
+            Some((name, bits)) => write!(f, "{}{name}", self.0 >> bits),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use super::{Size, bytes};
+
+    #[test]
+    fn a_size_is_shown_as_it_would_be_written() {
+        for (text, size) in [("4Gi", 4 << 30), ("1536Mi", 1536 << 20), ("1000", 1000), ("0", 0)] {
+            assert_eq!(text.parse(), Ok(Size(size)));
+            assert_eq!(Size(size).to_string(), text);
+        }
+        assert!("4 GB".parse::<Size>().is_err());
+    }
 
     #[test]
     fn units_are_those_of_kubernetes() {

@@ -44,6 +44,16 @@ pub(crate) enum Weight {
     Times(usize),
 }
 
+/// What a call is let in by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) message_limit: usize,
+    /// How many times the size of its message it takes.
+    pub(crate) factor: usize,
+    /// No other call of its connection waits.
+    pub(crate) alone: bool,
+}
+
 /// What is read of a request before it is let in.
 struct Beginning {
     body: Incoming,
@@ -86,7 +96,7 @@ pub(crate) async fn admit(
     request: &http::HeaderMap,
     body: Incoming,
     limits: &Limits,
-    (message_limit, factor): (usize, usize),
+    Terms { message_limit, factor, alone }: Terms,
     time_limit: &TimeLimit,
     phase: watch::Receiver<Phase>,
     pledge: Option<Pledge>,
@@ -94,7 +104,7 @@ pub(crate) async fn admit(
     let metadata = metadata_size(request);
     check_metadata(metadata, METADATA)?;
     let Limits { memory, request_time, .. } = limits;
-    let arriving = memory.arrive(metadata).map_err(|_| too_many(memory))?;
+    let arriving = memory.arrive(metadata, alone).map_err(|_| too_many(memory))?;
     let begin = Instant::now();
     let until = begin + *request_time;
     let until = time_limit.deadline.map_or(until, |deadline| deadline.min(until));

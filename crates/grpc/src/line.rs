@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::limits::LIGHT_STREAMS;
@@ -30,11 +30,14 @@ pub(crate) struct Line {
     light: AtomicUsize,
     /// Places for calls that have no memory yet.
     places: Arc<Semaphore>,
+    most_places: usize,
     /// Whether there is something in `Open::answered`.
     answered: AtomicBool,
     /// The bytes that were written, and whether the last attempt had to wait.
     written: AtomicU64,
     blocked: AtomicBool,
+    /// The place is needed for another connection.
+    leave: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -101,10 +104,34 @@ impl Line {
             open: Mutex::new(open),
             light: AtomicUsize::new(0),
             places: Arc::new(Semaphore::new(places)),
+            most_places: places,
             answered: AtomicBool::new(false),
             written: AtomicU64::new(0),
             blocked: AtomicBool::new(false),
+            leave: watch::Sender::new(false),
         })
+    }
+
+    /// Whether it ever had a call, and since when it has none. Nothing while it has one.
+    pub(crate) fn idle(&self) -> Option<(bool, Instant)> {
+        let open = self.lock();
+        open.idle_since.map(|since| (open.last > 0, since))
+    }
+
+    /// Another connection takes the place of this one.
+    pub(crate) fn ask_to_leave(&self) {
+        self.leave.send_replace(true);
+    }
+
+    /// Returns when another connection has taken the place of this one.
+    pub(crate) async fn asked_to_leave(&self) {
+        // The sender is this line's own, so it is there.
+        let _ = self.leave.subscribe().wait_for(|leave| *leave).await;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_to_leave(&self) -> bool {
+        *self.leave.borrow()
     }
 
     /// Opens a call.
@@ -205,6 +232,11 @@ impl OpenCall {
     /// A place among the calls of this connection that have no memory yet, if one is left.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.line.places).try_acquire_owned().ok()
+    }
+
+    /// Whether no other call of this connection is without memory.
+    pub(crate) fn waits_alone(&self) -> bool {
+        self.line.places.available_permits() + 1 >= self.line.most_places
     }
 
     /// Takes its place among the calls of its caller until it is over.

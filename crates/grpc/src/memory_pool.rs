@@ -3,7 +3,8 @@
 //! There are four pools, so that no call waits for memory that only it could give back. A call *waits*, in the order
 //! of arrival, for its share of the first: its message, and an answer of the same size. An answer that is larger takes
 //! the rest from the second, at once or not at all. Calls whose message has not begun, or that wait, hold in the third
-//! what may arrive of them: their metadata, and what HTTP/2 lets a caller send unasked.
+//! what may arrive of them: their metadata, and what HTTP/2 lets a caller send unasked. A quarter of it is for calls
+//! that wait alone on their connections.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,8 @@ struct Shared {
     /// For small calls alone, so that they do not wait behind large ones.
     small: Arc<Semaphore>,
     arriving: Arc<Semaphore>,
+    /// The same for calls whose connection has no other that waits, once the rest is taken.
+    alone: Arc<Semaphore>,
     waiting: AtomicUsize,
     refused: AtomicU64,
 }
@@ -102,7 +105,8 @@ impl MessageMemory {
             calls: pool(for_calls(bytes)),
             answers: pool(bytes / 8),
             small: pool(bytes / 8),
-            arriving: pool(bytes / 4),
+            arriving: pool(bytes / 16 * 3),
+            alone: pool(bytes / 16),
             waiting: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
         };
@@ -118,10 +122,12 @@ impl MessageMemory {
     /// How memory is used now.
     #[must_use]
     pub fn usage(&self) -> MemoryUse {
-        let Shared { limit, calls, answers, small, arriving, waiting, refused } = &*self.shared;
-        let left =
-            [calls, answers, small, arriving].map(|pool| pool.available_permits()).iter().sum::<usize>()
-                * UNIT;
+        let Shared { limit, calls, answers, small, arriving, alone, waiting, refused } = &*self.shared;
+        let left = [calls, answers, small, arriving, alone]
+            .map(|pool| pool.available_permits())
+            .iter()
+            .sum::<usize>()
+            * UNIT;
         // What is lost to rounding counts as free.
         let used = limit.saturating_sub(left);
         MemoryUse {
@@ -132,11 +138,16 @@ impl MessageMemory {
         }
     }
 
-    /// Takes what the metadata of a call needs until its message has memory.
-    pub(crate) fn arrive(&self, metadata: usize) -> Result<Arriving, Exhausted> {
+    /// Takes what the metadata of a call needs until its message has memory. A call that waits alone on its connection
+    /// has a better chance, so that few connections with many calls leave room for others.
+    pub(crate) fn arrive(&self, metadata: usize, alone: bool) -> Result<Arriving, Exhausted> {
         // A first piece of the message may be read to learn its length, and then as much again arrives.
         let bytes = metadata + FRAME as usize + STREAM_WINDOW as usize;
-        let permit = Arc::clone(&self.shared.arriving).try_acquire_many_owned(units(bytes));
+        let Shared { arriving, alone: reserve, .. } = &*self.shared;
+        let permit = match Arc::clone(arriving).try_acquire_many_owned(units(bytes)) {
+            Err(_) if alone => Arc::clone(reserve).try_acquire_many_owned(units(bytes)),
+            permit => permit,
+        };
         permit.map(|permit| Arriving { _permit: permit }).map_err(|_| self.refuse())
     }
 
@@ -308,9 +319,13 @@ mod tests {
     #[test]
     fn metadata_of_calls_that_only_begin_is_bounded() {
         let memory = MessageMemory::new(4 * MIB);
-        let begun: Vec<_> = std::iter::from_fn(|| memory.arrive(500).ok()).take(1000).collect();
-        assert_eq!(begun.len(), 7, "1 MiB for 144 KiB and 500 bytes each");
-        drop(begun);
-        assert!(memory.arrive(500).is_ok());
+        let fill =
+            |alone| std::iter::from_fn(|| memory.arrive(500, alone).ok()).take(1000).collect::<Vec<_>>();
+        let begun = fill(false);
+        assert_eq!(begun.len(), 5, "768 KiB for 144 KiB and 500 bytes each");
+        let others = fill(true);
+        assert_eq!(others.len(), 1, "256 KiB are left for calls that wait alone");
+        drop((begun, others));
+        assert!(memory.arrive(500, false).is_ok());
     }
 }

@@ -11,6 +11,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::line::Line;
+
 /// How often refusals are logged at most.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -41,6 +43,9 @@ struct Shared {
 struct Counts {
     all: usize,
     by_peer: HashMap<IpAddr, usize>,
+    /// The connections that count, by their numbers.
+    seats: HashMap<u64, (IpAddr, Arc<Line>)>,
+    last: u64,
     refused: u64,
     logged: Option<Instant>,
 }
@@ -49,7 +54,7 @@ struct Counts {
 #[derive(Debug)]
 pub(crate) struct Seat {
     peers: Peers,
-    peer: IpAddr,
+    number: u64,
 }
 
 // === impl Peers ===
@@ -60,22 +65,30 @@ impl Peers {
         Self { shared: Arc::new(Shared { most: most.max(1), counts, partings }) }
     }
 
-    /// Counts a connection, unless there are too many. One peer gets at most half of them; and those that it leaves
-    /// beyond the limit, an eighth more, are for peers that have none.
-    pub(crate) fn enter(&self, address: IpAddr) -> Option<Seat> {
+    /// Counts a connection, unless there are too many that are in use. One peer gets at most half of them; and those
+    /// that it leaves beyond the limit, an eighth more, are for peers that have none. Where there is no room, the
+    /// connection leaves that has been without a call for longest, of the same peer if that has its half.
+    pub(crate) fn enter(&self, address: IpAddr, line: &Arc<Line>) -> Option<Seat> {
         let (peer, most) = (network(address), self.shared.most);
         let mut counts = self.lock();
         let own = counts.by_peer.get(&peer).copied().unwrap_or(0);
+        let has_half = own >= most.div_ceil(2);
         let free = match own {
             0 => counts.all < most + most.div_ceil(8),
-            _ => counts.all < most && own < most.div_ceil(2),
+            _ => counts.all < most && !has_half,
         };
         if !free {
-            return None;
+            let idle = counts.longest_idle(has_half.then_some(peer))?;
+            if let Some((_, line)) = counts.remove(idle) {
+                line.ask_to_leave();
+            }
         }
         counts.all += 1;
         *counts.by_peer.entry(peer).or_default() += 1;
-        Some(Seat { peers: self.clone(), peer })
+        counts.last += 1;
+        let number = counts.last;
+        counts.seats.insert(number, (peer, Arc::clone(line)));
+        Some(Seat { peers: self.clone(), number })
     }
 
     /// Disconnects a peer, and says why where that takes no time.
@@ -121,26 +134,51 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut counts = self.peers.lock();
-        counts.all -= 1;
-        if let Some(count) = counts.by_peer.get_mut(&self.peer) {
+// === impl Counts ===
+
+impl Counts {
+    /// The connection of a peer, or of any, that never had a call for longest, or has had none for longest.
+    fn longest_idle(&self, peer: Option<IpAddr>) -> Option<u64> {
+        let of_peer = |seat: &&(IpAddr, Arc<Line>)| peer.is_none_or(|peer| peer == seat.0);
+        let idle = self.seats.iter().filter(|(_, seat)| of_peer(seat));
+        let idle = idle.filter_map(|(number, (_, line))| Some((line.idle()?, *number)));
+        idle.min().map(|(_, number)| number)
+    }
+
+    /// The connection no longer counts.
+    fn remove(&mut self, number: u64) -> Option<(IpAddr, Arc<Line>)> {
+        let seat = self.seats.remove(&number)?;
+        self.all -= 1;
+        if let Some(count) = self.by_peer.get_mut(&seat.0) {
             *count -= 1;
             if *count == 0 {
-                counts.by_peer.remove(&self.peer);
+                self.by_peer.remove(&seat.0);
             }
         }
+        Some(seat)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.peers.lock().remove(self.number);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::line::OpenCall;
 
-    fn fill(peers: &Peers, address: &str) -> Vec<Seat> {
+    /// Connections in each of which a call is open.
+    fn fill(peers: &Peers, address: &str) -> Vec<(Seat, OpenCall)> {
         let address = address.parse().unwrap();
-        std::iter::from_fn(|| peers.enter(address)).collect()
+        let enter = || {
+            let line = Line::new(1);
+            let call = line.open();
+            peers.enter(address, &line).map(|seat| (seat, call))
+        };
+        std::iter::from_fn(enter).collect()
     }
 
     #[test]
@@ -152,7 +190,7 @@ mod tests {
         assert_eq!(second.len(), 8);
         let third = fill(&peers, "10.0.0.3");
         assert_eq!(third.len(), 1, "a peer without a connection gets one");
-        assert!(peers.enter("10.0.0.4".parse().unwrap()).is_some());
+        assert_eq!(fill(&peers, "10.0.0.4").len(), 1);
         drop((first, second));
         assert_eq!(fill(&peers, "2001:db8::1").len() + fill(&peers, "2001:db8::2").len(), 8);
     }
@@ -164,7 +202,29 @@ mod tests {
             assert_eq!(fill(&peers, "10.0.0.1").len(), 2);
         }
         let counts = peers.lock();
-        assert!(counts.all == 0 && counts.by_peer.is_empty(), "{counts:?}");
+        assert!(counts.all == 0 && counts.by_peer.is_empty() && counts.seats.is_empty(), "{counts:?}");
+    }
+
+    #[test]
+    fn connections_without_calls_make_room_those_that_never_had_one_first() {
+        let peers = Peers::new(8);
+        let address = "10.0.0.1".parse().unwrap();
+        let lines: Vec<_> = (0..4).map(|_| Line::new(1)).collect();
+        drop(lines[0].open());
+        let busy = lines[1].open();
+        let mut seats: Vec<_> = lines.iter().map(|line| peers.enter(address, line).unwrap()).collect();
+        let left = || lines.iter().map(|line| line.is_to_leave()).collect::<Vec<_>>();
+        let newcomers: Vec<_> = (0..3).map(|_| Line::new(1)).collect();
+        let calls: Vec<_> = newcomers.iter().map(Line::open).collect();
+        seats.push(peers.enter(address, &newcomers[0]).unwrap());
+        assert_eq!(left(), [false, false, true, false], "the one that was made first and never used");
+        seats.push(peers.enter(address, &newcomers[1]).unwrap());
+        assert_eq!(left(), [false, false, true, true]);
+        seats.push(peers.enter(address, &newcomers[2]).unwrap());
+        assert_eq!(left(), [true, false, true, true], "one that was used, as no other is idle");
+        assert!(peers.enter(address, &Line::new(1)).is_none(), "all are in use");
+        drop((seats, calls, busy));
+        assert_eq!(peers.lock().all, 0, "those that left are not counted off twice");
     }
 
     #[test]

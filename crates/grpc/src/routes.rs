@@ -202,7 +202,7 @@ impl Routes {
             }
             Weight::Times(factor) => {
                 let (limits, phase) = (&self.limits, self.lifecycle.watch());
-                let (headers, most) = (&parts.headers, self.message_limit);
+                let headers = &parts.headers;
                 // Where memory is short, one connection must not take all places to wait for it.
                 let place = call.place();
                 if place.is_none() && limits.memory.is_short() {
@@ -211,8 +211,10 @@ impl Routes {
                 }
                 let mut allowed = self.allow(route.service, caller, &time_limit).await?;
                 let pledge = allowed.bytes.take();
+                let alone = call.waits_alone();
+                let terms = admission::Terms { message_limit: self.message_limit, factor, alone };
                 let admitted =
-                    admission::admit(headers, body, limits, (most, factor), &time_limit, phase, pledge).await;
+                    admission::admit(headers, body, limits, terms, &time_limit, phase, pledge).await;
                 let (held, share, arriving) = admitted?;
                 drop(place);
                 call.hold(held.clone());

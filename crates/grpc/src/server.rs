@@ -81,10 +81,15 @@ pub async fn serve(listener: TcpListener, routes: Routes) {
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => match peers.enter(address.ip()) {
-                    Some(seat) => drop(connections.spawn(connection(stream, Arc::clone(&routes), seat))),
-                    None => peers.refuse(stream, routes.tls().is_some()),
-                },
+                Ok((stream, address)) => {
+                    let line = Line::new(routes.limits().memory.places_of_a_connection());
+                    match peers.enter(address.ip(), &line) {
+                        Some(seat) => {
+                            connections.spawn(connection(stream, Arc::clone(&routes), line, seat));
+                        }
+                        None => peers.refuse(stream, routes.tls().is_some()),
+                    }
+                }
                 Err(error) => {
                     // Most likely out of descriptors: those that are open must get a chance to end.
                     warn!(%error, "Could not accept a connection");
@@ -114,7 +119,7 @@ async fn reached(phase: &mut watch::Receiver<Phase>, target: Phase) {
     }
 }
 
-async fn connection(stream: TcpStream, routes: Arc<Routes>, _seat: Seat) {
+async fn connection(stream: TcpStream, routes: Arc<Routes>, line: Arc<Line>, _seat: Seat) {
     let _ = stream.set_nodelay(true);
     // Left alone, the kernel keeps megabytes for a peer that does not read.
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SOCKET_BUFFER);
@@ -125,24 +130,26 @@ async fn connection(stream: TcpStream, routes: Arc<Routes>, _seat: Seat) {
             let caller = Caller::of(stream.get_ref().1.peer_certificates());
             Ok((caller, Prefaced::read(stream).await?))
         };
-        if let Some((caller, stream)) = in_time(begun, &mut phase).await {
-            converse(stream, routes, caller, phase).await;
+        if let Some((caller, stream)) = in_time(begun, &line, &mut phase).await {
+            converse(stream, routes, caller, line, phase).await;
         }
         return;
     }
-    if let Some(stream) = in_time(Prefaced::read(stream), &mut phase).await {
-        converse(stream, routes, Caller::default(), phase).await;
+    if let Some(stream) = in_time(Prefaced::read(stream), &line, &mut phase).await {
+        converse(stream, routes, Caller::default(), line, phase).await;
     }
 }
 
-/// The stream of a peer that sent its preface in time, before the service closed.
+/// The stream of a peer that sent its preface in time, before the service closed or needed its place.
 async fn in_time<S>(
     begun: impl Future<Output = io::Result<S>>,
+    line: &Line,
     phase: &mut watch::Receiver<Phase>,
 ) -> Option<S> {
     let begun = tokio::select! {
         begun = tokio::time::timeout(PREFACE_TIME, begun) => begun,
         () = reached(phase, Phase::Closing) => return None,
+        () = line.asked_to_leave() => return None,
     };
     match begun {
         Ok(Ok(stream)) => return Some(stream),
@@ -157,9 +164,9 @@ async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     routes: Arc<Routes>,
     caller: Caller,
+    line: Arc<Line>,
     mut phase: watch::Receiver<Phase>,
 ) {
-    let line = Line::new(routes.limits().memory.places_of_a_connection());
     // A connection that is made while the service drains gets an answer for each call; the others get GOAWAY now.
     let leave = if *phase.borrow() < Phase::Draining { Phase::Draining } else { Phase::Closing };
     let calls = Calls { routes: Arc::clone(&routes), line: Arc::clone(&line), caller };
@@ -195,6 +202,10 @@ async fn must_leave(line: &Line, limits: &Limits) -> Option<Duration> {
     loop {
         tokio::select! {
             () = &mut old => return connection_age_grace,
+            () = line.asked_to_leave() => {
+                debug!("Closing a connection without calls for another one; see --max-connections");
+                return Some(UNREAD_GRACE);
+            }
             _ = look.tick() => match line.look(connection_idle, answer_time) {
                 None => {}
                 Some(Finding::Idle(quiet)) => {

@@ -32,11 +32,10 @@ impl BuiltinConfig {
         schemas: SchemaFolders,
     ) -> Result<Self, UsageError> {
         let BuiltinFlags { builtin_timeout, builtin_memory, max_concurrent_builtins } = flags;
-        let memory: u64 = within("builtin-memory", *builtin_memory, 0..=1 << 42)?;
         let concurrent: usize = within("max-concurrent-builtins", *max_concurrent_builtins, 0..=10_000)?;
         Ok(Self {
             timeout: builtin_timeout.positive().unwrap_or(TIMEOUT),
-            memory: Some(memory).filter(|memory| *memory > 0),
+            memory: Some(builtin_memory.0).filter(|memory| *memory > 0),
             concurrent: Some(concurrent).filter(|concurrent| *concurrent > 0),
             cores,
             output,
@@ -74,7 +73,7 @@ mod tests {
         let derived = settings(&BuiltinFlags::default());
         assert_eq!((derived.timeout, derived.output, derived.slots), (TIMEOUT, 6 << 20, 2));
         let flags = BuiltinFlags {
-            builtin_memory: 32 << 20,
+            builtin_memory: loggia_go::quantity::Size(32 << 20),
             max_concurrent_builtins: 5,
             builtin_timeout: loggia_go::Duration::from_secs(2),
         };

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use loggia_go::quantity::Size;
 use loggia_process::{Files, ResourceLimits, Settings};
 
 use super::{Surroundings, UsageError, within};
@@ -48,12 +49,12 @@ impl ConfinementConfig {
             exec_cpu_time,
         } = &flags.confinement;
         let limits = ResourceLimits {
-            memory: limit("exec-memory", *exec_memory)?,
+            memory: size(*exec_memory),
             open_files: limit("exec-open-files", *exec_open_files)?,
-            file_size: limit("exec-file-size", *exec_file_size)?,
+            file_size: size(*exec_file_size),
             cpu_time: exec_cpu_time.positive(),
             processes: limit("exec-processes", *exec_processes)?,
-            temporary: limit("exec-temporary-size", *exec_temporary_size)?,
+            temporary: size(*exec_temporary_size),
         };
         let files = Files::ReadOnly {
             writable: exec_writable.iter().map(PathBuf::from).collect(),
@@ -63,6 +64,11 @@ impl ConfinementConfig {
         let settings = Settings { files, hidden, network: *exec_network, filter: true, limits };
         Ok(Self { required: *require_confinement, settings })
     }
+}
+
+/// A size that is no limit at 0.
+fn size(size: Size) -> Option<u64> {
+    Some(size.0).filter(|bytes| *bytes > 0)
 }
 
 /// A limit that is off at 0.
