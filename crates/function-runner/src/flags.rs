@@ -318,6 +318,7 @@ mod tests {
                 Some((name, "int")) => (name, "7"),
                 Some((name, "string")) => (name, "text"),
                 Some((name, "duration")) => (name, "1h15m"),
+                Some((name, "size")) => (name, "256Mi"),
                 other => panic!("{other:?}"),
             };
             for form in [vec![format!("-{name}={value}")], vec![format!("--{name}={value}")]] {

@@ -35,7 +35,7 @@ impl std::str::FromStr for Size {
 impl std::fmt::Display for Size {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let units = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
-        let unit = units.iter().find(|(_, bits)| self.0 > 0 && self.0 % (1 << bits) == 0);
+        let unit = units.iter().find(|(_, bits)| self.0 > 0 && self.0.is_multiple_of(1 << bits));
         match unit {
             Some((name, bits)) => write!(f, "{}{name}", self.0 >> bits),
             None => write!(f, "{}", self.0),

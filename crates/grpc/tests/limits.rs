@@ -313,9 +313,17 @@ async fn health_calls_need_no_memory_and_cannot_take_much() {
 #[tokio::test]
 async fn connections_are_refused_beyond_their_limit_and_served_again_below_it() {
     let server = start(Limits { connections: 8, ..limits(32 * MIB) });
-    let mut connections = Vec::new();
+    let (mut connections, mut calls) = (Vec::new(), Vec::new());
     for _ in 0..4 {
-        connections.push(server.connect().await);
+        let mut connection = server.connect().await;
+        // One without a call would make room.
+        calls.push(begin(&mut connection.0, EVALUATE, &[]).await);
+        connections.push(connection);
+    }
+    // The server knows of the calls once it has answered another one on each connection.
+    for (requests, _) in &mut connections {
+        let call = begin(requests, EVALUATE, &[]).await;
+        assert_eq!(finish(call, evaluation("echo", 10)).await.unwrap().1, Code::Ok);
     }
     // The fifth of one address.
     let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
@@ -326,7 +334,7 @@ async fn connections_are_refused_beyond_their_limit_and_served_again_below_it() 
     let (mut requests, _) = connections.remove(0);
     let call = begin(&mut requests, EVALUATE, &[]).await;
     assert_eq!(finish(call, evaluation("echo", 10)).await.unwrap().1, Code::Ok, "those that are there go on");
-    drop((requests, connections));
+    drop((requests, connections, calls));
     for _ in 0..100 {
         if server.client().is_serving().await.is_ok() {
             return;
@@ -334,6 +342,18 @@ async fn connections_are_refused_beyond_their_limit_and_served_again_below_it() 
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("there is room again");
+}
+
+#[tokio::test]
+async fn connections_that_do_nothing_keep_nobody_out() {
+    let server = start(Limits { connections: 8, ..limits(32 * MIB) });
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(tokio::net::TcpStream::connect(server.address).await.unwrap());
+        let (idle, _driver) = server.connect().await;
+        server.client().evaluate("echo", "x".into(), None).await.unwrap();
+        drop(idle);
+    }
 }
 
 #[tokio::test]

@@ -153,7 +153,8 @@ mod tests {
         );
         assert_eq!(limits(&["--exec-processes=0"]).unwrap().processes, None);
         assert_eq!(limits(&["--exec-memory=7"]).unwrap().memory, Some(7));
-        let error = limits(&["--exec-file-size=-1"]).unwrap_err();
-        assert!(error.starts_with("--exec-file-size: -1 is not a number"), "{error}");
+        assert_eq!(limits(&["--exec-memory=2Gi", "--exec-file-size=0"]).unwrap().memory, Some(2 << 30));
+        let error = limits(&["--exec-open-files=-1"]).unwrap_err();
+        assert!(error.starts_with("--exec-open-files: -1 is not a number"), "{error}");
     }
 }
