@@ -156,6 +156,8 @@ impl Workers {
         let ended = self.shared.attempt(weight, request, call).await;
         match ended {
             Err(Stopped::Died(Exit::Signal { number: 9, .. })) => {
+                // Whoever killed this one may have killed them all.
+                self.shared.bury_idle();
                 self.shared.attempt(weight, request, call).await
             }
             ended => ended,
@@ -184,8 +186,7 @@ impl Workers {
         self.shared.stop.send_replace(true);
         self.shared.cheap.close();
         self.shared.other.close();
-        let idle = std::mem::take(&mut *self.shared.idle());
-        idle.into_iter().for_each(|idle| bury(idle.worker, None));
+        self.shared.bury_idle();
         self.shared.alive.closed().await;
     }
 
@@ -229,6 +230,12 @@ impl Settings {
 impl Shared {
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the workers that have nothing to do.
+    fn bury_idle(&self) {
+        let idle = std::mem::take(&mut *self.idle());
+        idle.into_iter().for_each(|idle| bury(idle.worker, None));
     }
 
     async fn attempt(

@@ -33,8 +33,9 @@ const LAST_SIGNAL: c_int = 31;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rlimits(Vec<(u32, libc::rlimit)>);
 
-/// How much less than this process a child gets of the processor when there is not enough for all.
-pub(crate) const NICENESS: c_int = 5;
+/// How much less than this process a child gets of the processor when there is not enough for all. As little as there
+/// is: a child that starts processes without end must not keep the thread from its work that is to stop it.
+pub(crate) const NICENESS: c_int = 19;
 
 /// How a child begins.
 pub(crate) struct Start<'a> {
