@@ -49,13 +49,15 @@ enum CallerPattern {
 pub(crate) enum Problem {
     #[error("{0}")]
     Yaml(#[from] loggia_yaml::Error),
-    #[error("the file has no rules, so nobody could call; add one, or leave out --access-config")]
+    #[error(
+        "the file contains no rules, so every call would be denied; add a rule, or remove --access-config"
+    )]
     Empty,
     #[error("rule {at} has no `name`; messages and metrics need one")]
     Nameless { at: usize },
     #[error("two rules have the name {}", quote(.0))]
     Twice(String),
-    #[error("rule {}: `callers` is empty, so the rule applies to nobody; name callers, or write {ANYONE}", quote(.0))]
+    #[error("rule {}: `callers` is empty, so the rule never applies; list callers, or write {ANYONE}", quote(.0))]
     NoCallers(String),
     #[error(
         "rule {}: {} is not a caller; write {ANYONE}, dns:NAME, or the URI of a certificate such as \
@@ -252,7 +254,7 @@ rules:
     #[test]
     fn what_cannot_be_meant_is_refused() {
         let refused = |text: &str| Rules::parse(text).unwrap_err().to_string();
-        assert!(refused("").starts_with("the file has no rules"));
+        assert!(refused("").starts_with("the file contains no rules"));
         assert!(refused("rules: [{callers: [anyone]}]").starts_with("rule 1 has no `name`"));
         assert!(refused("rules: [{name: a}]").starts_with("rule \"a\": `callers` is empty"));
         for caller in

@@ -183,7 +183,7 @@ fn a_file_that_cannot_be_used_ends_the_start() {
     };
     assert!(start().contains("--access-config: open "));
     fs::write(&rules, "rules: []").unwrap();
-    assert!(start().contains("the file has no rules"));
+    assert!(start().contains("the file contains no rules"));
     fs::write(&rules, "rules: [{name: a, callers: ['dns:a']}]").unwrap();
     let text = start();
     assert!(text.contains("--access-config: callers are known by their certificates"), "{text}");

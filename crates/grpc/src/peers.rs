@@ -65,9 +65,9 @@ impl Peers {
         Self { shared: Arc::new(Shared { most: most.max(1), counts, partings }) }
     }
 
-    /// Counts a connection, unless there are too many that are in use. One peer gets at most half of them; and those
-    /// that it leaves beyond the limit, an eighth more, are for peers that have none. Where there is no room, the
-    /// connection leaves that has been without a call for longest, of the same peer if that has its half.
+    /// Registers a connection. One peer gets at most half of the limit; an eighth beyond the limit is reserved for peers
+    /// without a connection. At the limit, the longest idle connection is closed to make room, one of the same peer if
+    /// that peer has its half. Returns `None` if all connections have open calls.
     pub(crate) fn enter(&self, address: IpAddr, line: &Arc<Line>) -> Option<Seat> {
         let (peer, most) = (network(address), self.shared.most);
         let mut counts = self.lock();

@@ -23,8 +23,8 @@ use tokio::sync::oneshot;
 use crate::child::{Child, Leader};
 use crate::{Command, Error, orphans};
 
-mod desk;
 mod filter;
+mod orders;
 mod rules;
 mod scratch;
 mod spawn;
@@ -33,8 +33,8 @@ mod tests;
 mod warden;
 mod watch;
 
-use desk::{Desk, Entrance};
 use filter::Filter;
+use orders::{OrderQueue, OrderSender};
 pub use rules::Abi;
 use rules::{Rules, RulesError};
 use scratch::Scratch;
@@ -95,7 +95,7 @@ pub struct ResourceLimits {
 /// Starts confined children. Clones share the wardens.
 #[derive(Clone, Debug)]
 pub struct Confinement {
-    orders: Arc<Entrance>,
+    orders: Arc<OrderSender>,
     abi: Abi,
 }
 
@@ -121,7 +121,7 @@ pub enum ConfinementError {
     Thread(#[source] io::Error),
 }
 
-/// How long wardens may take to leave once there are no more orders.
+/// How long the chief thread waits for wardens to exit at shutdown.
 const LEAVE_TIME: Duration = Duration::from_secs(10);
 
 /// What wardens share.
@@ -148,14 +148,14 @@ impl Confinement {
     /// The same for a kernel that is known to have only so much.
     fn with_abi(settings: Settings, abi: Abi) -> Result<Self, ConfinementError> {
         let shared = Arc::new(Shared::new(settings, abi)?);
-        let desk = Arc::new(Desk::default());
-        let orders = Arc::new(Entrance::new(Arc::clone(&desk)));
+        let queue = Arc::new(OrderQueue::default());
+        let orders = Arc::new(OrderSender::new(Arc::clone(&queue)));
         let (ready, outcome) = mpsc::channel();
         let chief = move || {
             let prepared = shared.prepare_this_thread();
             let usable = prepared.is_ok();
             if ready.send(prepared).is_ok() && usable {
-                shared.keep_wardens(&desk);
+                shared.keep_wardens(&queue);
             }
         };
         thread::Builder::new().name("confined".to_owned()).spawn(chief).map_err(ConfinementError::Thread)?;
@@ -229,16 +229,18 @@ impl Shared {
     }
 
     /// Sees to it that some wardens wait, until there are no more orders.
-    fn keep_wardens(self: &Arc<Self>, desk: &Arc<Desk>) {
-        while desk.needs_another() {
-            if warden::start(self, desk).is_err() {
-                desk.left();
+    fn keep_wardens(self: &Arc<Self>, queue: &Arc<OrderQueue>) {
+        while queue.needs_another() {
+            if warden::start(self, queue).is_err() {
+                queue.left();
+                // The kernel does not report when it has room for a thread again.
                 thread::sleep(RETRY);
             }
         }
         // The last one to leave removes the temporary folder, and a warden cannot: its domain keeps it out.
         let begin = Instant::now();
         while Arc::strong_count(self) > 1 && begin.elapsed() < LEAVE_TIME {
+            // Wardens are detached threads, so their exit shows only in the count.
             thread::sleep(LEAVE_TIME / 1000);
         }
     }

@@ -66,7 +66,7 @@ impl ConfinementConfig {
     }
 }
 
-/// A size that is no limit at 0.
+/// A size limit; 0 disables it.
 fn size(size: Size) -> Option<u64> {
     Some(size.0).filter(|bytes| *bytes > 0)
 }

@@ -11,7 +11,7 @@ use libc::c_int;
 use rustix::process::{Pid, Signal};
 use tokio::sync::oneshot;
 
-use super::desk::Desk;
+use super::orders::OrderQueue;
 use super::rules::{self, Rules};
 use super::watch::{self, OverLimit};
 use super::{ConfinementError, Order, Shared, scratch, spawn};
@@ -44,18 +44,18 @@ pub(super) struct Cell {
 }
 
 /// Starts a warden, which enters its domain and carries out one order after another.
-pub(super) fn start(shared: &Arc<Shared>, desk: &Arc<Desk>) -> io::Result<()> {
-    let (shared, desk) = (Arc::clone(shared), Arc::clone(desk));
+pub(super) fn start(shared: &Arc<Shared>, queue: &Arc<OrderQueue>) -> io::Result<()> {
+    let (shared, queue) = (Arc::clone(shared), Arc::clone(queue));
     let life = move || {
         spawn::block_signals();
         let altered = spawn::altered_signals();
         let mut cell = shared.take_cell().and_then(|cell| cell.enter(&shared).map(|()| cell));
-        while let Some(order) = desk.take() {
+        while let Some(order) = queue.take() {
             cell = match cell {
                 // A domain cannot be left for one of newer rules.
                 Ok(cell) if !shared.is_current(&cell.rules) => {
                     shared.give_back(cell);
-                    return desk.put_back(order);
+                    return queue.put_back(order);
                 }
                 Ok(cell) => {
                     serve(&shared, &cell, &altered, order);
@@ -64,7 +64,7 @@ pub(super) fn start(shared: &Arc<Shared>, desk: &Arc<Desk>) -> io::Result<()> {
                         return;
                     }
                     // Only where all in the domain was killed may another call follow in it.
-                    if !shared.abi.scopes_signals() || !desk.come_back() {
+                    if !shared.abi.scopes_signals() || !queue.come_back() {
                         return shared.give_back(cell);
                     }
                     Ok(cell)
@@ -77,7 +77,7 @@ pub(super) fn start(shared: &Arc<Shared>, desk: &Arc<Desk>) -> io::Result<()> {
                 }
             };
         }
-        desk.left();
+        queue.left();
         if let Ok(cell) = cell {
             shared.give_back(cell);
         }

@@ -11,9 +11,9 @@ const SPARE: usize = 2;
 /// Wardens that wait at most; others leave when their call is over.
 const MOST_IDLE: usize = 32;
 
-/// Shared by all wardens, the thread that starts them, and the [`Entrance`].
+/// Shared by all wardens, the thread that starts them, and the [`OrderSender`].
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct OrderQueue {
     state: Mutex<State>,
     /// For wardens: there is an order, or there will be none.
     order: Condvar,
@@ -29,15 +29,15 @@ struct State {
     closed: bool,
 }
 
-/// The way in for orders. Dropped, it closes the desk.
+/// The way in for orders. Dropped, it closes the queue.
 #[derive(Debug)]
-pub(super) struct Entrance(Arc<Desk>);
+pub(super) struct OrderSender(Arc<OrderQueue>);
 
-// === impl Entrance ===
+// === impl OrderSender ===
 
-impl Entrance {
-    pub(super) fn new(desk: Arc<Desk>) -> Self {
-        Self(desk)
+impl OrderSender {
+    pub(super) fn new(queue: Arc<OrderQueue>) -> Self {
+        Self(queue)
     }
 
     /// Leaves an order for the next warden.
@@ -53,7 +53,7 @@ impl Entrance {
     }
 }
 
-impl Drop for Entrance {
+impl Drop for OrderSender {
     fn drop(&mut self) {
         self.0.lock().closed = true;
         self.0.order.notify_all();
@@ -61,9 +61,9 @@ impl Drop for Entrance {
     }
 }
 
-// === impl Desk ===
+// === impl OrderQueue ===
 
-impl Desk {
+impl OrderQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
